@@ -1,0 +1,1 @@
+"""Backend packages. Backends do not know each other."""

@@ -1,0 +1,1 @@
+"""The Hydra groups, one small YAML per choice."""

@@ -1,0 +1,1 @@
+"""Registered patches, one package per backend."""

@@ -1,0 +1,1 @@
+"""Composition, validation and identity of the configuration. Never imports torch."""

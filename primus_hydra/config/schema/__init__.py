@@ -1,0 +1,50 @@
+"""The typed schema of the configuration: dataclasses with a default, bounds, unit and one line of doc per key."""
+
+from primus_hydra.config.schema.data import DataConfig, TokenizerConfig
+from primus_hydra.config.schema.key import REQUIRED, KeyInfo, info_of, key, node
+from primus_hydra.config.schema.model import ModelConfig, RopeScaling
+from primus_hydra.config.schema.observe import MetricsConfig, ProfilerConfig, TrackerConfig
+from primus_hydra.config.schema.parallel import ParallelConfig
+from primus_hydra.config.schema.platform import PlatformConfig
+from primus_hydra.config.schema.root import JobConfig
+from primus_hydra.config.schema.run import BackendConfig, LaunchConfig, PatchesConfig, RunConfig
+from primus_hydra.config.schema.training import (
+    CheckpointConfig,
+    CompileConfig,
+    LrScheduleConfig,
+    OptimizerConfig,
+    PrecisionConfig,
+    RecomputeConfig,
+    TrainingConfig,
+    ValidationConfig,
+)
+
+__all__ = [
+    "REQUIRED",
+    "BackendConfig",
+    "CheckpointConfig",
+    "CompileConfig",
+    "DataConfig",
+    "JobConfig",
+    "KeyInfo",
+    "LaunchConfig",
+    "LrScheduleConfig",
+    "MetricsConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "ParallelConfig",
+    "PatchesConfig",
+    "PlatformConfig",
+    "PrecisionConfig",
+    "ProfilerConfig",
+    "RecomputeConfig",
+    "RopeScaling",
+    "RunConfig",
+    "TokenizerConfig",
+    "TrackerConfig",
+    "TrainingConfig",
+    "ValidationConfig",
+    "info_of",
+    "key",
+    "node",
+]

@@ -1,0 +1,49 @@
+"""The run itself: its backend, patches, launch and place on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from primus_hydra.config.schema.key import REQUIRED, key
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendConfig:
+    """Who trains: an adapter, and the backend's own keys."""
+
+    _target_: str = key(REQUIRED, "Import path of the adapter class.")
+    name: str = key(REQUIRED, "Name of the backend.")
+    trainer: str | None = key(None, "Import path of a trainer class of your own; null takes the backend's.")
+    path: str | None = key(None, "Checkout of the backend to use instead of the installed package.")
+    config: dict[str, Any] = key({}, "The backend's own keys, checked against the installed version.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchesConfig:
+    """Which registered patches may apply; their own conditions still decide."""
+
+    enabled: list[str] = key(["*"], "Patch ids or globs that may apply.")
+    disabled: list[str] = key([], "Patch ids or globs that never apply.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchConfig:
+    """How many ranks start, and how long things may take."""
+
+    nodes: int = key(1, "Nodes of the job.", gt=0)
+    ranks_per_node: int | None = key(None, "Ranks on each node; null: one per GPU, or what the CPU layout needs.", gt=0)
+    threads_per_rank: int | None = key(None, "OMP_NUM_THREADS of a rank; null shares the cores.", gt=0)
+    max_restarts: int = key(0, "Restarts of all ranks after a rank died.", ge=0)
+    stop_grace_s: float = key(120.0, "Time to finish a step and save after a signal.", unit="s", gt=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Identity and place of the run."""
+
+    name: str | None = key(None, "Name of the run; null: model, module and a hash of what determines the training.")
+    dir: str = key("runs", "Folder that holds the runs.")
+    group: str | None = key(None, "Free label to group runs in trackers.")
+    user: str | None = key(None, "Free label of the owner in trackers.")
+    fresh: bool = key(False, "Start in a new directory even if the run exists.")

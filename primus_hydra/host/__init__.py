@@ -1,0 +1,1 @@
+"""What this machine is: accelerators, cores, and the programs that show them. Never imports torch."""

@@ -1,0 +1,106 @@
+"""Every path of a run. No other module joins file names below a run directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """The run directory of the run contract."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """Resolved configuration, as the ranks read it."""
+        return self.root / "config.yaml"
+
+    @property
+    def provenance(self) -> Path:
+        """Where each value of the configuration came from."""
+        return self.root / "provenance.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object per logged step."""
+        return self.root / "metrics.jsonl"
+
+    @property
+    def state(self) -> Path:
+        """State of the run: running, saved, finished, failed; written by the launcher only."""
+        return self.root / "state.json"
+
+    @property
+    def lock(self) -> Path:
+        """Lock that keeps a second live attempt out."""
+        return self.root / "lock"
+
+    @property
+    def logs(self) -> Path:
+        """One log per rank, and the launcher's."""
+        return self.root / "logs"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Checkpoints, one folder `step-N` each."""
+        return self.root / "checkpoints"
+
+    @property
+    def plots(self) -> Path:
+        """Pictures for people."""
+        return self.root / "plots"
+
+    @property
+    def trackers(self) -> Path:
+        """Files of trackers that work offline."""
+        return self.root / "trackers"
+
+    @property
+    def export(self) -> Path:
+        """Final weights in Hugging Face format."""
+        return self.root / "export"
+
+    @property
+    def attempts(self) -> Path:
+        """One folder per attempt."""
+        return self.root / "attempts"
+
+    def attempt(self, number: int) -> AttemptPaths:
+        """Paths of attempt `number`, counted from 1."""
+        return AttemptPaths(self.attempts / str(number))
+
+    def rank_log(self, rank: int) -> Path:
+        """Log of one rank, over all attempts."""
+        return self.logs / f"rank-{rank}.log"
+
+    def checkpoint(self, step: int) -> Path:
+        """Folder of the checkpoint at `step`."""
+        return self.checkpoints / f"step-{step}"
+
+
+@dataclass(frozen=True)
+class AttemptPaths:
+    """One start of the run by a launcher."""
+
+    root: Path
+
+    @property
+    def spec(self) -> Path:
+        """What the ranks of this attempt are given."""
+        return self.root / "spec.json"
+
+    @property
+    def provenance(self) -> Path:
+        """Sources of the values of this attempt's configuration."""
+        return self.root / "provenance.json"
+
+    @property
+    def errors(self) -> Path:
+        """Error files of failed ranks."""
+        return self.root / "errors"
+
+    def outcome(self, rank: int) -> Path:
+        """What rank `rank` says of its end; a rank that ends without it has failed."""
+        return self.root / "outcomes" / f"rank-{rank}.json"

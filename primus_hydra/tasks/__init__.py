@@ -1,0 +1,1 @@
+"""Tasks: what to do with the composed configuration. One class each, loaded by `_target_`."""
