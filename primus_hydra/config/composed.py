@@ -1,0 +1,26 @@
+"""The outcome of composing the configuration once: what every task receives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from primus_hydra.config.schema import JobConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed:
+    """A composed, resolved and valid configuration.
+
+    `tree` is the plain data behind `job`, `choices` names the option taken in each group, `overrides` are as typed,
+    `swept` those among them that a sweep varies, and `provenance` tells for each leaf (dotted) where its value came
+    from; it may be empty.
+    """
+
+    job: JobConfig
+    tree: dict[str, Any]
+    choices: Mapping[str, str] = field(default_factory=dict)
+    overrides: Sequence[str] = ()
+    swept: Sequence[str] = ()
+    provenance: Mapping[str, object] = field(default_factory=dict)

@@ -1,0 +1,53 @@
+"""Hydra's configuration loader, with two additions: files are read once, and the defaults list is kept."""
+
+from __future__ import annotations
+
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import CachingConfigRepository, IConfigRepository
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigStore
+from hydra.core.default_element import ResultDefault
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from primus_hydra.config.build import defaults_of
+from primus_hydra.config.resolvers import register_resolvers
+from primus_hydra.config.schema import JobConfig
+from primus_hydra.config.search import CONFIG_MODULE, HYDRA_VERSION_BASE
+
+
+class RecordingLoader(ConfigLoaderImpl):
+    """Keeps the list of files of the last composition, so that provenance needs no second pass."""
+
+    def __init__(self, search_path: ConfigSearchPath) -> None:
+        super().__init__(search_path)
+        self.repository = CachingConfigRepository(self.repository)  # type: ignore[assignment]
+        self.composed_from: list[ResultDefault] = []
+
+    def load(self, config_name: str, overrides: list[str]) -> DictConfig:
+        """Compose one job; the errors are Hydra's own."""
+        return self.load_configuration(config_name, overrides, RunMode.RUN, from_shell=False)
+
+    def choice(self, config_name: str, overrides: list[str], group: str) -> str | None:
+        """Return the option that the defaults list, with its experiment and overrides, chooses for a group."""
+        defaults = self.compute_defaults_list(config_name, overrides, RunMode.RUN)
+        return defaults.overrides.known_choices.get(group)
+
+    def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
+        self.composed_from = list(defaults)
+        return super()._compose_config_from_defaults_list(defaults=defaults, repo=repo)
+
+
+def new_loader() -> RecordingLoader:
+    """Return a loader over the current search path; makes the schema and the resolvers known first."""
+    version.setbase(HYDRA_VERSION_BASE)
+    register_schema()
+    return RecordingLoader(create_config_search_path(f"pkg://{CONFIG_MODULE}"))
+
+
+def register_schema() -> None:
+    """Make the schema's defaults and the resolvers known to Hydra; safe to call again."""
+    register_resolvers()
+    ConfigStore.instance().store(name="schema", node=defaults_of(JobConfig), provider="primus_hydra")
