@@ -7,7 +7,6 @@ is checked elsewhere (`layout`, the backends).
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import types
 import typing
@@ -23,12 +22,14 @@ from primus_hydra.errors import Problem, UserError
 
 T = TypeVar("T")
 _BAD: Any = object()
+_hints: dict[type[Any], dict[str, Any]] = {}
 
 
-@functools.cache
 def hints_of(schema: type[Any]) -> dict[str, Any]:
     """Return the resolved type of each field of a schema dataclass."""
-    return typing.get_type_hints(schema)
+    if schema not in _hints:
+        _hints[schema] = typing.get_type_hints(schema)
+    return _hints[schema]
 
 
 def defaults_of(schema: type[Any]) -> dict[str, Any]:
@@ -198,7 +199,9 @@ def _convert_literal(choices: tuple[Any, ...], raw: Any) -> Any:
 
 def _convert_list(kind: Any, raw: Any) -> Any:
     if not isinstance(raw, (list, tuple)):
-        return Mismatch(f"expects a list, not {describe(raw)}", f"write [{raw}]" if isinstance(raw, (str, int, float)) else None)
+        return Mismatch(
+            f"expects a list, not {describe(raw)}", f"write [{raw}]" if isinstance(raw, (str, int, float)) else None
+        )
     items = [convert(kind, item) for item in raw]
     return next((item for item in items if isinstance(item, Mismatch)), items)
 

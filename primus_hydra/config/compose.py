@@ -61,13 +61,17 @@ class _Composition:
         self.typed, self.experiment = take_experiment_file(request.overrides)  # before the loader copies the store
         self.problems += self.experiment.problems
         self.loader = new_loader()
+        self.notes: tuple[str, ...] = ()
+        self.detected: tuple[str, ...] = ()
 
     def spelled(self) -> list[str]:
         overrides = self._read()
         if self.problems:
             raise UserError(*self.problems)
         spelled = [override.for_hydra for override in overrides]
-        return spelled if self.request.multirun else expand_auto(self.loader, self.request.config_name, spelled)
+        return (
+            spelled if self.request.multirun else expand_auto(self.loader, self.request.config_name, spelled).overrides
+        )
 
     def _read(self) -> list[Override]:
         groups = Groups(self.loader.repository)
@@ -91,19 +95,30 @@ class _Composition:
             overrides=list(self.request.overrides),
             swept=tuple(self.request.swept),
             provenance=dict(sources),
+            notes=self.notes,
         )
 
     def _load(self, overrides: list[str]) -> DictConfig:
         name = self.request.config_name
         try:
-            return self.loader.load(name, expand_auto(self.loader, name, overrides))
+            expanded = expand_auto(self.loader, name, overrides)
+            self.notes, self.detected = expanded.notes, expanded.keys
+            return self.loader.load(name, expanded.overrides)
         except (HydraException, OmegaConfBaseException, yaml.YAMLError, RecursionError) as error:
             raise UserError(*self.problems, _composition_problem(error)) from None
 
     def _sources(self, tree: Mapping[str, Any], overrides: list[Override]) -> dict[str, Source]:
         typed_keys = {override.key for override in overrides if not override.is_group}
         found = trace(leaves_of(tree), self.loader.composed_from, self.loader.repository, overrides)
-        found.update({leaf: source for leaf, source in self.experiment.sources.items() if leaf in found and leaf not in typed_keys})
+        found.update(
+            {
+                leaf: source
+                for leaf, source in self.experiment.sources.items()
+                if leaf in found and leaf not in typed_keys
+            }
+        )
+        machine = Source(kind="detected", text="found on this machine")
+        found.update({key: machine for key in self.detected if key not in typed_keys})
         return found
 
 
@@ -129,7 +144,11 @@ def _placed(problem: Problem, sources: Mapping[str, Source]) -> Problem:
 
 def _folder_problems(folders: Sequence[Path]) -> list[Problem]:
     return [
-        Problem(key="--config-dir", what=f"there is no folder {folder}", hint="give a folder that holds model/, experiment/, ...")
+        Problem(
+            key="--config-dir",
+            what=f"there is no folder {folder}",
+            hint="give a folder that holds model/, experiment/, ...",
+        )
         for folder in folders
         if not folder.is_dir()
     ]

@@ -15,7 +15,7 @@ class Composed:
 
     `tree` is the plain data behind `job`, `choices` names the option taken in each group, `overrides` are as typed,
     `swept` those among them that a sweep varies, and `provenance` tells for each leaf (dotted) where its value came
-    from; it may be empty.
+    from; it may be empty. `notes` say what was found out about the machine.
     """
 
     job: JobConfig
@@ -24,3 +24,4 @@ class Composed:
     overrides: Sequence[str] = ()
     swept: Sequence[str] = ()
     provenance: Mapping[str, object] = field(default_factory=dict)
+    notes: Sequence[str] = ()

@@ -51,7 +51,9 @@ def _take(file: Path) -> ExperimentFile:
         return _wrong(file, error.strerror or str(error))
     except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
-        return _wrong(file, f"not valid YAML: {getattr(error, 'problem', error)}", None if mark is None else mark.line + 1)
+        return _wrong(
+            file, f"not valid YAML: {getattr(error, 'problem', error)}", None if mark is None else mark.line + 1
+        )
     if not OmegaConf.is_dict(config) or not config:
         return _wrong(file, "is empty: an experiment is a group of keys, or a defaults list with overrides")
     ConfigStore.instance().store(
@@ -59,7 +61,8 @@ def _take(file: Path) -> ExperimentFile:
     )
     return ExperimentFile(
         sources={
-            leaf: Source(kind="file", text=f"{file}:{line}", file=str(file), line=line) for leaf, line in leaf_lines(text)
+            leaf: Source(kind="file", text=f"{file}:{line}", file=str(file), line=line)
+            for leaf, line in leaf_lines(text)
         }
     )
 

@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -155,7 +156,9 @@ def _refusal(name: str, key: str, allowed: AllowList) -> Problem:
         what += f"\n    not counted: {reason}"
     if package in _SHORT_NAMES:
         return Problem(key=key, what=what, hint=f"write {OWN_PACKAGE}.{name}")
-    declaration = f'[project.entry-points."{ENTRY_POINT_GROUP}"] {package} = "{package}"'
+    # The standard library declares nothing: what is needed of it must be wrapped in a package of one's own.
+    owner = "my_package" if package in sys.stdlib_module_names else package
+    declaration = f'[project.entry-points."{ENTRY_POINT_GROUP}"] {owner} = "{owner}"'
     return Problem(
         key=key, what=what, hint=f"to allow a package of yours, install it with {declaration} in its pyproject.toml"
     )

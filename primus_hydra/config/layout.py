@@ -44,32 +44,22 @@ def layout_of(job: JobConfig) -> tuple[Layout | None, list[Problem]]:
 
     On a CPU the number of ranks follows from the parallel sizes; elsewhere `dp_shard=auto` fills the machine.
     """
-    parallel, launch, platform = job.parallel, job.launch, job.platform
-    model_ranks = parallel.tp * parallel.pp * parallel.cp * parallel.dp_replicate
-    problems: list[Problem] = []
-    if platform.is_cpu and launch.ranks_per_node is None:
-        shard = 1 if parallel.dp_shard == "auto" else parallel.dp_shard
-        world = model_ranks * shard
-        per_node, rest = divmod(world, launch.nodes)
-        if rest:
-            problems.append(_world_problem(f"{world} ranks cannot be spread evenly over {launch.nodes} nodes"))
-    else:
-        per_node = launch.ranks_per_node or platform.gpus_per_node
-        world = per_node * launch.nodes
-        shard, rest = divmod(world, model_ranks) if parallel.dp_shard == "auto" else (parallel.dp_shard, 0)
-        if rest or shard * model_ranks != world:
-            problems.append(
-                _world_problem(
-                    f"tp*pp*cp*dp_replicate{'' if parallel.dp_shard == 'auto' else '*dp_shard'} is "
-                    f"{model_ranks * (1 if parallel.dp_shard == 'auto' else shard)}, which does not "
-                    f"{'divide' if parallel.dp_shard == 'auto' else 'equal'} the {world} ranks of {launch.nodes} node(s) "
-                    f"with {per_node} each"
-                )
-            )
+    world, problems = _world_of(job)
+    problems += _split_problems(job)
+    if world is None:
+        return None, problems
+    per_node, shard = world
+    dp = shard * job.parallel.dp_replicate
+    problems += _batch_problems(job, dp)
     if problems:
         return None, problems
-    layout = Layout(
-        nodes=launch.nodes,
+    return _layout(job, per_node, shard), []
+
+
+def _layout(job: JobConfig, per_node: int, shard: int) -> Layout:
+    parallel = job.parallel
+    return Layout(
+        nodes=job.launch.nodes,
         ranks_per_node=per_node,
         tp=parallel.tp,
         pp=parallel.pp,
@@ -77,31 +67,55 @@ def layout_of(job: JobConfig) -> tuple[Layout | None, list[Problem]]:
         ep=parallel.ep,
         dp_shard=shard,
         dp_replicate=parallel.dp_replicate,
-        micro_batch_size=job.training.micro_batch_size,
+        micro_batch_size=_micro_batch(job, shard * parallel.dp_replicate),
         global_batch_size=job.training.global_batch_size,
     )
-    problems = _batch_problems(job, layout) + _split_problems(job)
-    return (None, problems) if problems else (layout, [])
+
+
+def _world_of(job: JobConfig) -> tuple[tuple[int, int] | None, list[Problem]]:
+    """Return (ranks per node, dp_shard), or why the parallel sizes do not fit the machine."""
+    parallel, nodes = job.parallel, job.launch.nodes
+    others = parallel.tp * parallel.pp * parallel.cp * parallel.dp_replicate
+    if job.platform.is_cpu and job.launch.ranks_per_node is None:
+        shard = 1 if parallel.dp_shard == "auto" else parallel.dp_shard
+        per_node, rest = divmod(others * shard, nodes)
+        what = f"{others * shard} ranks cannot be spread evenly over {nodes} nodes"
+        return (None, [_world_problem(what)]) if rest else ((per_node, shard), [])
+    per_node = job.launch.ranks_per_node or job.platform.gpus_per_node
+    world = per_node * nodes
+    ranks = f"the {world} ranks of {nodes} node(s) with {per_node} each"
+    if parallel.dp_shard == "auto":
+        shard, rest = divmod(world, others)
+        fits = rest == 0 and shard > 0
+        what = f"tp*pp*cp*dp_replicate = {others} does not divide {ranks}"
+    else:
+        shard = parallel.dp_shard
+        fits = others * shard == world
+        what = f"tp*pp*cp*dp_replicate*dp_shard = {others * shard} is not {ranks}"
+    return ((per_node, shard), []) if fits else (None, [_world_problem(what)])
 
 
 def _world_problem(what: str) -> Problem:
-    return Problem(
-        key="parallel", what=what, hint="change parallel.*, launch.nodes or launch.ranks_per_node until the products agree"
-    )
+    hint = "change parallel.*, launch.nodes or launch.ranks_per_node until the products agree"
+    return Problem(key="parallel", what=what, hint=hint)
 
 
-def _batch_problems(job: JobConfig, layout: Layout) -> list[Problem]:
-    samples = layout.micro_batch_size * layout.dp
-    if layout.global_batch_size % samples == 0:
+def _micro_batch(job: JobConfig, dp: int) -> int:
+    """Return the samples of one forward; auto is a pipeline's smallest, and elsewhere a rank's whole share."""
+    micro = job.training.micro_batch_size
+    if micro != "auto":
+        return micro
+    return 1 if job.parallel.pp > 1 else max(1, job.training.global_batch_size // dp)
+
+
+def _batch_problems(job: JobConfig, dp: int) -> list[Problem]:
+    micro, batch = _micro_batch(job, dp), job.training.global_batch_size
+    samples = micro * dp
+    if batch % samples == 0:
         return []
-    return [
-        Problem(
-            key="training.global_batch_size",
-            what=f"{layout.global_batch_size} is not a multiple of micro_batch_size x data-parallel ranks "
-            f"({layout.micro_batch_size} x {layout.dp} = {samples})",
-            hint=f"use {max(1, layout.global_batch_size // samples) * samples}, or another training.micro_batch_size",
-        )
-    ]
+    what = f"{batch} is not a multiple of micro_batch_size x data-parallel ranks ({micro} x {dp} = {samples})"
+    hint = f"use {max(1, batch // samples) * samples}, or another training.micro_batch_size"
+    return [Problem(key="training.global_batch_size", what=what, hint=hint)]
 
 
 def _split_problems(job: JobConfig) -> list[Problem]:
@@ -126,5 +140,7 @@ def _split_problems(job: JobConfig) -> list[Problem]:
             )
         )
     if parallel.ep > 1 and not model.is_moe:
-        problems.append(Problem(key="parallel.ep", what=f"{model.name} has no experts to split", hint="set parallel.ep=1"))
+        problems.append(
+            Problem(key="parallel.ep", what=f"{model.name} has no experts to split", hint="set parallel.ep=1")
+        )
     return problems

@@ -39,9 +39,7 @@ class Override:
         return f"override {self.position}: {self.typed if len(self.typed) <= 200 else self.typed[:197] + '...'}"
 
 
-def read_overrides(
-    typed: Sequence[str], groups: Groups, *, multirun: bool
-) -> tuple[list[Override], list[Problem]]:
+def read_overrides(typed: Sequence[str], groups: Groups, *, multirun: bool) -> tuple[list[Override], list[Problem]]:
     """Read every override; return those that are sound, and a Problem for each that is not."""
     overrides: list[Override] = []
     problems: list[Problem] = []
@@ -50,7 +48,9 @@ def read_overrides(
         if isinstance(result, Override):
             overrides.append(result)
         else:
-            problems.append(Problem(what=result.what, key=result.key, hint=result.hint, where=f"override {position}: {text}"))
+            problems.append(
+                Problem(what=result.what, key=result.key, hint=result.hint, where=f"override {position}: {text}")
+            )
     return overrides, problems
 
 
@@ -64,7 +64,11 @@ def _read(position: int, text: str, groups: Groups, multirun: bool) -> Override 
         return spelled
     error = _grammar_error(spelled)
     if error:
-        return Problem(key=key, what=f"Hydra cannot read the value: {error}", hint="put the value in single quotes inside double quotes")
+        return Problem(
+            key=key,
+            what=f"Hydra cannot read the value: {error}",
+            hint="put the value in single quotes inside double quotes",
+        )
     is_group = groups.has(key.split("@")[0])
     return Override(position=position, typed=text, key=key, value=value, for_hydra=spelled, is_group=is_group)
 
@@ -80,9 +84,13 @@ def _spell(sign: str, key: str, value: str | None, groups: Groups, multirun: boo
     if facts.kind == "unknown":
         return _unknown(key, groups)
     if facts.kind == "node":
-        return Problem(key=key, what="is a group of keys and takes no value", hint=f"its keys: {', '.join(_below(key))}")
+        return Problem(
+            key=key, what="is a group of keys and takes no value", hint=f"its keys: {', '.join(_below(key))}"
+        )
     if sign == "~" or value is None:
-        return Problem(key=key, what="cannot be removed: every key of the schema exists", hint=f"set {key}=null or its default")
+        return Problem(
+            key=key, what="cannot be removed: every key of the schema exists", hint=f"set {key}=null or its default"
+        )
     plus = "++" if facts.kind == "free" else ""
     return f"{plus}{key}={spell_value(value, facts, multirun=multirun)}"
 

@@ -82,7 +82,9 @@ def config_file(config_path: str, repository: IConfigRepository) -> Path | None:
 
 def source_folders(repository: IConfigRepository) -> list[Path]:
     """Return the folders of the search path, the strongest first."""
-    folders = [_folder(source.scheme(), source.path) for source in repository.get_sources() if source.provider != "hydra"]
+    folders = [
+        _folder(source.scheme(), source.path) for source in repository.get_sources() if source.provider != "hydra"
+    ]
     return [folder for folder in folders if folder is not None]
 
 

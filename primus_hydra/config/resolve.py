@@ -16,7 +16,7 @@ def resolve(config: DictConfig) -> tuple[dict[str, Any], list[Problem]]:
     """Return the tree without Hydra's own node as plain data; a value that cannot be resolved becomes None."""
     problems: list[Problem] = []
     tree = {
-        str(name): _value(config, name, str(name), problems) for name in config if str(name) not in ("hydra", "defaults")
+        str(name): _value(config, name, str(name), problems) for name in config if name not in ("hydra", "defaults")
     }
     return tree, problems
 
@@ -52,7 +52,7 @@ def _value(node: DictConfig | ListConfig, name: Any, path: str, problems: list[P
         problems.append(Problem(key=path, what=_reason(error)))
         return None
     if isinstance(value, DictConfig):
-        return {str(key): _value(value, key, f"{path}.{key}", problems) for key in value}
+        return {str(key): _value(value, key, f"{path}.{key!s}", problems) for key in value}
     if isinstance(value, ListConfig):
         return [_value(value, index, f"{path}[{index}]", problems) for index in range(len(value))]
     return value

@@ -24,7 +24,10 @@ class SweepPoint:
 
 
 def expand_sweep(overrides: Sequence[str]) -> list[SweepPoint]:
-    """Return the product of all swept values, in the order of the command line; raises UserError for a continuous sweep."""
+    """Return the product of all swept values, in the order of the command line.
+
+    Raises UserError for a sweep over an interval, which only a sweeper can sample.
+    """
     axes = [_axis(override) for override in overrides]
     points = []
     for chosen in itertools.product(*axes):
@@ -39,7 +42,11 @@ def _axis(override: str) -> list[str]:
         return [override]
     if not parsed.is_discrete_sweep():
         raise UserError(
-            Problem(key=parsed.key_or_group, what="a continuous sweep needs a sweeper", hint="list values, or choose hydra/sweeper=...")
+            Problem(
+                key=parsed.key_or_group,
+                what="a continuous sweep needs a sweeper",
+                hint="list values, or choose hydra/sweeper=...",
+            )
         )
     key = parsed.get_key_element()
     return [f"{key}={value}" for value in parsed.sweep_string_iterator()]

@@ -28,6 +28,8 @@ class TokenizerConfig:
     kind: Literal["bpe", "hf"] = key("bpe", "bpe: trained on the corpus and cached; hf: read from `path`.")
     path: str | None = key(None, "hf: folder with tokenizer.json (and tokenizer_config.json).")
     vocab_size: int = key(4096, "bpe: tokens in the vocabulary, special ones included.", ge=259)
-    train_mib: float = key(8.0, "bpe: how much of the corpus the tokenizer is trained on.", unit="MiB", gt=0)
+    train_mib: float = key(
+        2.0, "bpe: how much text, taken from all over the corpus, it is trained on.", unit="MiB", gt=0
+    )
     bos: bool = key(True, "Begin each document with the beginning-of-text token, where there is one.")
     eos: bool = key(True, "End each document with the end-of-text token, where there is one.")

@@ -7,6 +7,7 @@ validator need to a field; nothing here knows about Hydra or YAML.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -37,15 +38,17 @@ class KeyInfo:
     def bound_error(self, value: float) -> str | None:
         """Say how `value` breaks the bounds, or None if it does not."""
         checks = (
-            (self.ge, "at least", lambda bound: value >= bound),
-            (self.gt, "greater than", lambda bound: value > bound),
-            (self.le, "at most", lambda bound: value <= bound),
-            (self.lt, "less than", lambda bound: value < bound),
+            (self.ge, "at least", operator.ge),
+            (self.gt, "greater than", operator.gt),
+            (self.le, "at most", operator.le),
+            (self.lt, "less than", operator.lt),
         )
-        for bound, words, holds in checks:
-            if bound is not None and not holds(bound):
-                return f"must be {words} {bound:g}"
-        return None
+        broken = (
+            f"must be {words} {bound:g}"
+            for bound, words, holds in checks
+            if bound is not None and not holds(value, bound)
+        )
+        return next(broken, None)
 
 
 def key(

@@ -35,7 +35,9 @@ class ModelConfig:
     intermediate_size: int = key(REQUIRED, "Width of the dense gated feed-forward layer.", gt=0)
     num_hidden_layers: int = key(REQUIRED, "Number of decoder blocks.", gt=0)
     num_attention_heads: int = key(REQUIRED, "Query heads per layer.", gt=0)
-    num_key_value_heads: int | None = key(None, "Key and value heads per layer; null means as many as query heads.", gt=0)
+    num_key_value_heads: int | None = key(
+        None, "Key and value heads per layer; null means as many as query heads.", gt=0
+    )
     head_dim: int | None = key(None, "Width of one head; null means hidden_size / num_attention_heads.", gt=0)
     vocab_size: int | None = key(None, "Rows of the embedding; null takes the tokenizer's.", gt=0)
     max_position_embeddings: int = key(REQUIRED, "Longest sequence the model is made for.", unit="tokens", gt=0)

@@ -18,9 +18,13 @@ class ParallelConfig:
     cp: int = key(1, "Context parallel ranks (split of the sequence).", gt=0)
     ep: int = key(1, "Expert parallel ranks (split of the experts).", gt=0)
     etp: int = key(1, "Tensor parallel ranks inside an expert.", gt=0)
-    dp_shard: int | Literal["auto"] = key("auto", "Data-parallel ranks that shard the state; auto fills the machine.", gt=0)
+    dp_shard: int | Literal["auto"] = key(
+        "auto", "Data-parallel ranks that shard the state; auto fills the machine.", gt=0
+    )
     dp_replicate: int = key(1, "Data-parallel ranks that copy the state.", gt=0)
     sequence_parallel: bool = key(True, "Split norms and dropout over the tensor parallel ranks.")
     sharding: Literal["none", "optimizer", "full"] = key("full", "What data-parallel ranks shard: ZeRO-0, 1 or 3.")
-    reshard_after_forward: Literal["default", "always", "never"] = key("default", "Free full parameters after the forward.")
+    reshard_after_forward: Literal["default", "always", "never"] = key(
+        "default", "Free full parameters after the forward."
+    )
     pipeline_schedule: str = key("1F1B", "Pipeline schedule, by its torch.distributed.pipelining name.")

@@ -48,7 +48,9 @@ class JobConfig:
     profiler: ProfilerConfig = node(ProfilerConfig, "Traces.")
     tracker: TrackerConfig = node(TrackerConfig, "Experiment trackers.")
     patches: PatchesConfig = node(PatchesConfig, "Registered changes to a backend.")
-    env: dict[str, str] = key({}, "Environment variables for the ranks; they win over the platform's and the backend's.")
+    env: dict[str, str] = key(
+        {}, "Environment variables for the ranks; they win over the platform's and the backend's."
+    )
     launch: LaunchConfig = node(LaunchConfig, "Starting the ranks.")
     run: RunConfig = node(RunConfig, "Identity and place of the run.")
     resume: Literal["auto", "never", "must"] = key("auto", "Continue from the newest complete checkpoint of the run.")

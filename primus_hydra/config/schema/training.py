@@ -14,7 +14,9 @@ class TrainingConfig:
 
     steps: int = key(1000, "Optimizer steps in all.", gt=0)
     global_batch_size: int = key(128, "Samples per optimizer step, over all ranks.", unit="samples", gt=0)
-    micro_batch_size: int = key(1, "Samples per forward of one data-parallel rank.", unit="samples", gt=0)
+    micro_batch_size: int | Literal["auto"] = key(
+        1, "Samples per forward of one data-parallel rank; auto takes its whole share at once.", unit="samples", gt=0
+    )
     seq_length: int = key(4096, "Tokens per sample.", unit="tokens", gt=0)
     seed: int = key(42, "Seed of initialisation, data order and dropout.", ge=0)
     max_grad_norm: float = key(1.0, "Gradients are clipped to this global norm.", gt=0)

@@ -45,7 +45,9 @@ def test_an_unknown_key_is_refused_with_the_nearest_name() -> None:
 
 
 @given(st.text(), st.floats(allow_nan=False, allow_infinity=False, min_value=1e-300), st.integers(min_value=0))
-def test_a_saved_job_reads_back_equal(tmp_path_factory: pytest.TempPathFactory, text: str, lr: float, seed: int) -> None:
+def test_a_saved_job_reads_back_equal(
+    tmp_path_factory: pytest.TempPathFactory, text: str, lr: float, seed: int
+) -> None:
     job = make_job({"run.group": text, "optimizer.lr": lr, "training.seed": seed, "env": {"A": text}})
     file: Path = tmp_path_factory.mktemp("job") / "config.yaml"
     file.write_text(dump_job(job), encoding="utf-8")

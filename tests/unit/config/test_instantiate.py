@@ -40,7 +40,7 @@ TRICKS = {
     "primus_hydra.config.build.yaml.unsafe_load": "yaml is neither a class nor a function",
     "primus_hydra.config.build.Path": "pathlib.Path, defined outside",
     "primus_hydra.config.instantiate.cast": "typing.cast, defined outside",
-    "primus_hydra.config.build.hints_of.cache_clear": "neither a class nor a function",
+    "primus_hydra.config.keys.all_keys.cache_clear": "neither a class nor a function",
     "primus_hydra.errors.UserError.with_traceback": "neither a class nor a function",
     "primus_hydra.config.build.load_job.__globals__": "__globals__ is a private name",
     "primus_hydra.config.build._Builder": "_Builder is a private name",
@@ -110,7 +110,8 @@ def test_a_foreign_target_is_refused_by_name_with_the_way_to_allow_it(target: st
         (problem,) = caught.value.problems
         assert f"{target} is refused: {package} is not a package" in problem.what
         assert problem.hint is not None
-        assert f'[project.entry-points."primus_hydra.targets"] {package} = "{package}"' in problem.hint
+        owner = "my_package" if package in sys.stdlib_module_names else package
+        assert f'[project.entry-points."primus_hydra.targets"] {owner} = "{owner}"' in problem.hint
 
 
 @pytest.mark.parametrize(("target", "reason"), TRICKS.items())

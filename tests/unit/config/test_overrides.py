@@ -82,7 +82,9 @@ def test_floats_take_every_spelling(text: str, composed: Compose) -> None:
         ("optimizer.beta1=1.5", "less than 1", None),
     ],
 )
-def test_a_wrong_override_is_named_with_its_mending(override: str, what: str, hint: str | None, composed: Compose) -> None:
+def test_a_wrong_override_is_named_with_its_mending(
+    override: str, what: str, hint: str | None, composed: Compose
+) -> None:
     with pytest.raises(UserError) as caught:
         composed(override)
 

@@ -8,7 +8,18 @@ import pytest
 
 from tests.unit.config.conftest import Compose, Write
 
-LAYERS = ("backend", "model", "module", "module/_values", "data", "tokenizer", "platform", "parallel", "launch", "experiment")
+LAYERS = (
+    "backend",
+    "model",
+    "module",
+    "module/_values",
+    "data",
+    "tokenizer",
+    "platform",
+    "parallel",
+    "launch",
+    "experiment",
+)
 """Weakest first, as the architecture says; the schema's defaults are below all, the command line above all."""
 
 
@@ -16,7 +27,8 @@ def probe(layer: str, value: float) -> tuple[str, str]:
     """Return the file of a layer's option `probe`, which sets one key of the whole tree beside what the layer needs."""
     text = f"# @package _global_\noptimizer:\n  lr: {value}\n"
     needs = {
-        "backend": "backend:\n  name: torchtitan\n  _target_: primus_hydra.backends.torchtitan.adapter.TorchTitanAdapter\n",
+        "backend": "backend:\n  name: torchtitan\n"
+        "  _target_: primus_hydra.backends.torchtitan.adapter.TorchTitanAdapter\n",
         "model": "model:\n  name: probe\n  hidden_size: 8\n  intermediate_size: 8\n  num_hidden_layers: 1\n"
         "  num_attention_heads: 1\n  max_position_embeddings: 8\n",
         "platform": "platform:\n  name: probe\n",
@@ -33,7 +45,9 @@ def choose(layer: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("weaker", "stronger"), itertools.pairwise(LAYERS))
-def test_a_stronger_layer_wins_over_the_one_below_it(weaker: str, stronger: str, write: Write, composed: Compose) -> None:
+def test_a_stronger_layer_wins_over_the_one_below_it(
+    weaker: str, stronger: str, write: Write, composed: Compose
+) -> None:
     for layer, value in ((weaker, 0.25), (stronger, 0.5)):
         write(*probe(layer, value))
     if "module/_values" in (weaker, stronger):

@@ -36,7 +36,8 @@ def test_a_users_model_may_stand_on_one_of_ours(write: Write, composed: Compose)
 def test_an_experiment_binds_choices_together(write: Write, composed: Compose) -> None:
     write(
         "experiment/big.yaml",
-        "# @package _global_\ndefaults:\n  - override /model: llama3_8b\n  - override /tokenizer: hf\noptimizer:\n  lr: 1e-5\n",
+        "# @package _global_\ndefaults:\n  - override /model: llama3_8b\n  - override /tokenizer: hf\n"
+        "optimizer:\n  lr: 1e-5\n",
     )
 
     job = composed("experiment=big").job
@@ -80,7 +81,7 @@ def test_a_bad_experiment_file_is_named(text: str, said: str, tmp_path: Path, co
 
 
 def test_a_missing_experiment_file_is_named(composed: Compose) -> None:
-    with pytest.raises(UserError, match="nowhere.yaml"):
+    with pytest.raises(UserError, match=r"nowhere\.yaml"):
         composed("experiment=nowhere.yaml")
 
 

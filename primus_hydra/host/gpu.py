@@ -1,0 +1,68 @@
+"""What is known of one GPU, and which of a node's GPUs a process may use."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+# Applied one after the other, as the runtimes do: ROCr hides first, then HIP numbers what is left. HIP reads CUDA's
+# name too (ROCm environment variables, GPU isolation).
+_VISIBILITY: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "nvidia": (("CUDA_VISIBLE_DEVICES",),),
+    "amd": (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One GPU by every name that a driver gives it: the product name first, if one is known, and the PCI id."""
+
+    vendor: Literal["amd", "nvidia"]
+    names: tuple[str, ...]
+    arch: str | None = None
+
+    @property
+    def label(self) -> str:
+        """One line for a message."""
+        rest = [*self.names[1:], *([self.arch] if self.arch else [])]
+        return f"{self.names[0]} ({', '.join(rest)})" if rest else self.names[0]
+
+    def matches(self, patterns: Iterable[str]) -> bool:
+        """Whether a name fits one of the patterns: whole names, any case, `*` for any text."""
+        return any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns for name in self.names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The usable GPUs of one vendor, and why others that are in the machine cannot be used."""
+
+    gpus: tuple[Gpu, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def visible(gpus: Sequence[Gpu], env: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """Return the GPUs that the visibility variables leave, vendor by vendor and in their order."""
+    left: list[Gpu] = []
+    for vendor, steps in _VISIBILITY.items():
+        mine = [gpu for gpu in gpus if gpu.vendor == vendor]
+        for names in steps:
+            value = next((env[name] for name in names if name in env), None)
+            mine = mine if value is None else _chosen(mine, value)
+        left += mine
+    return tuple(left)
+
+
+def _chosen(gpus: list[Gpu], value: str) -> list[Gpu]:
+    """Apply one list: indices, or UUIDs and MIG slices, which stand for the GPU in their place.
+
+    As in the runtimes, the first invalid entry ends the list (Slurm writes NoDevFiles for a job without GPUs).
+    """
+    chosen: list[Gpu] = []
+    for place, entry in enumerate(part.strip() for part in value.split(",") if part.strip()):
+        index = int(entry) if entry.isdigit() else place
+        if not (entry.isdigit() or entry.startswith(("GPU-", "MIG-"))) or index >= len(gpus):
+            break
+        chosen.append(gpus[index])
+    return chosen
