@@ -1,0 +1,85 @@
+"""Cheap checks of data and tokenizer, before a queue: paths, extensions, first records; nothing is read to its end."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from primus_hydra.config.schema import DataConfig, JobConfig
+from primus_hydra.data.file_list import list_files
+from primus_hydra.data.file_readers import format_of, read_file
+from primus_hydra.data.hf_dataset import check_hf
+from primus_hydra.data.problem_log import ProblemLog
+from primus_hydra.data.stdlib_modules import stdlib_files, stdlib_root
+from primus_hydra.data.tokenizer import check_tokenizer
+from primus_hydra.errors import Problem
+
+_FILES_OPENED: Final = 32
+_RECORDS_READ: Final = 3
+
+
+def check_data(job: JobConfig) -> list[Problem]:
+    """Return what the user must mend in data and tokenizer, as far as a quick look tells."""
+    return check_settings(job) + (_first_records(job.data) if job.data.kind == "text" else [])
+
+
+def check_settings(job: JobConfig) -> list[Problem]:
+    """Return what is wrong with the settings and paths alone; for a preparation that goes on to read everything."""
+    problems = [] if job.data.kind == "mock" else check_tokenizer(job)
+    if job.validation.enable and job.data.kind != "mock" and job.data.validation_fraction == 0:
+        what = "0 leaves no documents for validation, which is on"
+        problems.append(
+            Problem(key="data.validation_fraction", what=what, hint="set it to 0.01, or validation.enable=false")
+        )
+    if job.data.kind == "text":
+        problems += list_files(job.data.path).problems
+    if job.data.kind == "hf":
+        problems += check_hf(job.data)
+    return problems
+
+
+def missing_on_host(job: JobConfig) -> list[Problem]:
+    """Return what this machine lacks for the data: optional libraries, or parts of the standard library."""
+    if job.data.kind == "python_stdlib":
+        return _missing_stdlib()
+    if job.data.kind == "hf" and not _installed("datasets"):
+        return [_library("a data set on disk", "datasets", "hf")]
+    wants_parquet = job.data.kind == "text" and any(format_of(f) == "parquet" for f in list_files(job.data.path).files)
+    return [_library("parquet", "pyarrow", "parquet")] if wants_parquet and not _installed("pyarrow") else []
+
+
+def _first_records(data: DataConfig) -> list[Problem]:
+    log = ProblemLog()
+    for file in _some(list_files(data.path).files):
+        if format_of(file) != "parquet" or _installed("pyarrow"):
+            for _ in islice(read_file(file, data.text_key, log), _RECORDS_READ):
+                pass
+    return log.problems
+
+
+def _some(files: list[Path]) -> list[Path]:
+    """Return all of a few files, or some of many at equal distances."""
+    return files[:: max(1, -(-len(files) // _FILES_OPENED))]
+
+
+def _missing_stdlib() -> list[Problem]:
+    root = stdlib_root()
+    _, missing = stdlib_files(root)
+    if not missing:
+        return []
+    hint = "install the full standard library (Debian, Ubuntu: apt install libpython3-stdlib), or set data=text"
+    return [Problem(key="data", what=f"{root} lacks the source of {', '.join(missing)}", hint=hint)]
+
+
+def _installed(module: str) -> bool:
+    return find_spec(module) is not None
+
+
+def _library(what: str, module: str, extra: str) -> Problem:
+    return Problem(
+        key="data.kind",
+        what=f"reading {what} needs {module}, which is not installed",
+        hint=f'pip install "primus-hydra[{extra}]"',
+    )

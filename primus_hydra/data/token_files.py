@@ -1,0 +1,158 @@
+"""The tokens of a whole corpus in one flat file, with the offset of each document: written streaming, read mapped.
+
+A folder holds `tokens.bin` (uint16 or uint32, little endian), `offsets.bin` (int64, one more than documents) and
+`meta.json`, which is written last and gives the sizes by which a damaged folder is told.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from primus_hydra.config.schema import TokenizerConfig
+from primus_hydra.data.cache import Report
+from primus_hydra.data.content_hash import FileHash, hash_text
+from primus_hydra.data.corpus import Corpus
+from primus_hydra.data.problem_log import ProblemLog
+from primus_hydra.data.tokenizer import TextTokenizer
+from primus_hydra.errors import raise_all
+
+_FORMAT: Final = "tokens-1"
+_BATCH_CHARACTERS: Final = 1 << 20
+_REPORT_EVERY_S: Final = 10.0
+TOKENS_FILE: Final = "tokens.bin"
+OFFSETS_FILE: Final = "offsets.bin"
+META_FILE: Final = "meta.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenMeta:
+    """What a folder of tokens holds, and what it was made from."""
+
+    corpus_hash: str
+    tokenizer_hash: str
+    dtype: str
+    documents: int
+    tokens: int
+    files: list[dict[str, str | int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenFiles:
+    """A folder of tokens, opened."""
+
+    meta: TokenMeta
+    tokens: npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+    offsets: npt.NDArray[np.int64]
+
+
+def tokens_key(corpus_hash: str, tokenizer: TextTokenizer, settings: TokenizerConfig) -> str:
+    """Name the tokens in the cache by everything that decides their content."""
+    begin = tokenizer.bos_id if settings.bos else None
+    end = tokenizer.eos_id if settings.eos else None
+    return hash_text(_FORMAT, corpus_hash, tokenizer.content_hash, str(begin), str(end))
+
+
+def read_meta(folder: Path) -> TokenMeta | None:
+    """Read what a folder holds; None if it is missing, or its files have not the sizes they should."""
+    try:
+        meta = TokenMeta(**json.loads((folder / META_FILE).read_text()))
+        whole = (folder / TOKENS_FILE).stat().st_size == meta.tokens * np.dtype(meta.dtype).itemsize and (
+            folder / OFFSETS_FILE
+        ).stat().st_size == (meta.documents + 1) * 8
+    except (OSError, ValueError, TypeError):
+        return None
+    return meta if whole else None
+
+
+def is_whole_tokens(folder: Path) -> bool:
+    """Whether a folder of tokens is there and whole."""
+    return read_meta(folder) is not None
+
+
+def open_tokens(folder: Path) -> TokenFiles | None:
+    """Map a folder of tokens into memory; None if it is missing or damaged."""
+    meta = read_meta(folder)
+    if meta is None:
+        return None
+    tokens = np.memmap(folder / TOKENS_FILE, dtype=meta.dtype, mode="r", shape=(meta.tokens,))
+    offsets = np.memmap(folder / OFFSETS_FILE, dtype="<i8", mode="r", shape=(meta.documents + 1,))
+    return TokenFiles(meta=meta, tokens=tokens, offsets=offsets)
+
+
+def write_tokens(
+    folder: Path,
+    corpus: Corpus,
+    *,
+    corpus_hash: str,
+    files: Sequence[FileHash],
+    tokenizer: TextTokenizer,
+    settings: TokenizerConfig,
+    text_bytes: int,
+    report: Report,
+) -> None:
+    """Encode every document in order; `text_bytes` is the size of the text, for progress.
+
+    Raises UserError if a file has become unreadable since it was scanned.
+    """
+    log = ProblemLog()
+    dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
+    texts = _with_progress(corpus.documents(log), text_bytes, report)
+    encoded = (tokenizer.encode(batch, bos=settings.bos, eos=settings.eos) for batch in _batches(texts))
+    documents, total = _write_arrays(folder, encoded, dtype)
+    raise_all(log.problems)
+    listed: list[dict[str, str | int]] = [{"path": str(f.path), "size": f.size, "hash": f.digest} for f in files]
+    meta = TokenMeta(
+        corpus_hash=corpus_hash,
+        tokenizer_hash=tokenizer.content_hash,
+        dtype=dtype,
+        documents=documents,
+        tokens=total,
+        files=listed,
+    )
+    (folder / META_FILE).write_text(json.dumps(asdict(meta), indent=1))
+
+
+def _write_arrays(folder: Path, batches: Iterable[Iterable[npt.NDArray[np.uint32]]], dtype: str) -> tuple[int, int]:
+    """Append each document's ids and end offset; return how many documents and tokens there are."""
+    documents = total = 0
+    with (folder / TOKENS_FILE).open("wb") as tokens, (folder / OFFSETS_FILE).open("wb") as offsets:
+        offsets.write(np.array([0], dtype="<i8").tobytes())
+        for batch in batches:
+            ids = list(batch)
+            ends = total + np.cumsum([len(document) for document in ids], dtype="<i8")
+            # file.write and not ndarray.tofile: the latter hides the errno of a full disk.
+            tokens.write(np.concatenate(ids).astype(dtype).tobytes())
+            offsets.write(ends.tobytes())
+            documents, total = documents + len(ids), int(ends[-1])
+    return documents, total
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if size >= _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _with_progress(texts: Iterable[str], total: int, report: Report) -> Iterator[str]:
+    done, last = 0, time.monotonic()
+    for text in texts:
+        yield text
+        done += len(text)
+        if time.monotonic() - last > _REPORT_EVERY_S:
+            last = time.monotonic()
+            report(f"tokens: {min(done / max(total, 1), 1.0):.0%} of the text encoded")
