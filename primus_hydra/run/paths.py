@@ -63,6 +63,16 @@ class RunPaths:
         return self.root / "export"
 
     @property
+    def profiles(self) -> Path:
+        """Traces and memory snapshots of a profiler."""
+        return self.root / "profiles"
+
+    @property
+    def collectives(self) -> Path:
+        """What a communication library recorded of the collectives before one of them timed out."""
+        return self.logs / "collectives"
+
+    @property
     def attempts(self) -> Path:
         """One folder per attempt."""
         return self.root / "attempts"
@@ -74,6 +84,11 @@ class RunPaths:
     def rank_log(self, rank: int) -> Path:
         """Log of one rank, over all attempts."""
         return self.logs / f"rank-{rank}.log"
+
+    @property
+    def agent_log(self) -> Path:
+        """Log of the agent that starts the ranks, over all attempts; ranks write here until they open their own."""
+        return self.logs / "agent.log"
 
     def checkpoint(self, step: int) -> Path:
         """Folder of the checkpoint at `step`."""
@@ -100,6 +115,20 @@ class AttemptPaths:
     def errors(self) -> Path:
         """Error files of failed ranks."""
         return self.root / "errors"
+
+    @property
+    def agent(self) -> Path:
+        """Exit codes of failed ranks, as the agent saw them."""
+        return self.root / "agent.json"
+
+    @property
+    def patches(self) -> Path:
+        """What became of each patch on rank 0."""
+        return self.root / "patches.json"
+
+    def pid(self, rank: int) -> Path:
+        """Process id of rank `rank`, written by itself as soon as it can take a signal."""
+        return self.root / "pids" / f"rank-{rank}"
 
     def outcome(self, rank: int) -> Path:
         """What rank `rank` says of its end; a rank that ends without it has failed."""

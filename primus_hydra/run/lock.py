@@ -1,0 +1,160 @@
+"""The lock that keeps two live attempts out of one run.
+
+`flock` is used where the file system has it: the kernel frees it when the holder dies, however it dies. Elsewhere an
+exclusively created claim file stands in; a claim left by a dead process of this host is taken over, one left on another
+host has to be removed by hand, because nothing here can tell whether that process lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shlex
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from primus_hydra.errors import HostError, Problem, UserError
+from primus_hydra.run.atomic import read_json
+
+_NO_FLOCK = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockHolder:
+    """Who holds the lock; `since` is seconds since the epoch."""
+
+    host: str
+    pid: int
+    since: float
+    command: str
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since).isoformat(sep=" ", timespec="seconds")
+        return f"process {self.pid} on {self.host} since {since} ({self.command})"
+
+
+class RunLock:
+    """Context manager around one attempt; entering raises UserError that names the holder of a busy lock."""
+
+    def __init__(self, path: Path, command: Sequence[str] | None = None) -> None:
+        self._path = path
+        self._claim = path.with_name(path.name + ".claim")
+        self._command = shlex.join(sys.argv if command is None else command)
+        self._descriptor: int | None = None
+        self._claimed = False
+
+    def __enter__(self) -> RunLock:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._acquire(self._descriptor)
+        except OSError as error:
+            self._close()
+            raise HostError(Problem(what=f"the run cannot be locked: {error}", where=str(self._path))) from error
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._descriptor is not None:
+            # The file stays: removing it would let a waiting process lock a name that is no longer there.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
+        if self._claimed:
+            self._claim.unlink(missing_ok=True)
+        self._close()
+
+    def _acquire(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _busy(self._path, read_holder(self._path)) from None
+        except OSError as error:
+            if error.errno not in _NO_FLOCK:
+                raise
+            self._claim_by_name()
+        _write(descriptor, self._me())
+
+    def _claim_by_name(self) -> None:
+        for _ in range(2):
+            try:
+                claim = os.open(self._claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            except FileExistsError:
+                holder = read_holder(self._claim)
+                if holder is None or not _is_dead(holder):
+                    raise _busy(self._claim, holder, by_hand=True) from None
+                self._claim.unlink(missing_ok=True)
+            else:
+                _write(claim, self._me())
+                os.close(claim)
+                self._claimed = True
+                return
+        raise _busy(self._claim, read_holder(self._claim), by_hand=True)
+
+    def _me(self) -> LockHolder:
+        return LockHolder(host=socket.gethostname(), pid=os.getpid(), since=time.time(), command=self._command)
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def read_holder(path: Path) -> LockHolder | None:
+    """Return what the lock file says; None if it says nothing (free, or its holder is just writing it)."""
+    data = read_json(path)
+    if data is None:
+        return None
+    try:
+        return LockHolder(
+            host=str(data["host"]),
+            pid=int(str(data["pid"])),
+            since=float(str(data["since"])),
+            command=str(data["command"]),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def _write(descriptor: int, holder: LockHolder) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(asdict(holder)).encode("utf-8"), 0)
+
+
+def _is_dead(holder: LockHolder) -> bool:
+    """Whether the holder surely lives no more; a younger process under the same number is not the holder."""
+    if holder.host != socket.gethostname():
+        return False
+    try:
+        return psutil.Process(holder.pid).create_time() > holder.since + 1
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.AccessDenied:
+        return False
+
+
+def _busy(path: Path, holder: LockHolder | None, *, by_hand: bool = False) -> UserError:
+    ways = "wait for it, stop it, or choose another run.name"
+    if by_hand:
+        ways += f"; if that process is gone, remove {path}"
+    return UserError(
+        Problem(
+            key="run.name",
+            what=f"another attempt is at work in {path.parent}: {holder or 'a process that has not named itself yet'}",
+            hint=ways,
+        )
+    )
