@@ -1,0 +1,1 @@
+"""What torchtitan's configuration classes hold, one data file per release, and the script that writes it."""
