@@ -28,7 +28,7 @@ from primus_hydra.config.sweep import SweepPoint, expand_sweep
 from primus_hydra.errors import ExitCode, PrimusError, Problem
 from primus_hydra.launch.outer import OuterLaunch, Publication, follow, outer_launch
 from primus_hydra.tasks.contract import make_task
-from primus_hydra.ui.errors import show_bug, show_problems
+from primus_hydra.ui.errors import show_bug, show_error
 
 
 def run_command(argv: Sequence[str]) -> int:
@@ -36,7 +36,7 @@ def run_command(argv: Sequence[str]) -> int:
     try:
         return _run(argv)
     except PrimusError as error:
-        show_problems(error)
+        show_error(error)
         return int(error.exit_code)
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
@@ -49,7 +49,7 @@ def run_command(argv: Sequence[str]) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    flags = get_args_parser().parse_args(list(argv))
+    flags = parse_flags(argv)
     request = Request(
         overrides=list(flags.overrides),
         config_dirs=[Path(flags.config_dir)] if flags.config_dir else [],
@@ -62,6 +62,13 @@ def _run(argv: Sequence[str]) -> int:
     if outer is not None:
         return _run_joined(request, outer)
     return _run_points(request) if flags.multirun else run_composed(compose(request))
+
+
+def parse_flags(argv: Sequence[str]) -> argparse.Namespace:
+    """Read a command line with Hydra's parser; unlike Hydra, flags and overrides may come in any order."""
+    parser = get_args_parser()
+    parser.prog = "primus_hydra"
+    return parser.parse_intermixed_args(list(argv))
 
 
 def run_composed(composed: Composed) -> int:

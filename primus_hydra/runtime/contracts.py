@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from primus_hydra.config.layout import Layout
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.data.prepared import PreparedData
+from primus_hydra.errors import Problem
 from primus_hydra.run.paths import RunPaths
 
 
@@ -21,7 +22,8 @@ from primus_hydra.run.paths import RunPaths
 class StepMetrics:
     """What a trainer reports of one logged step; only the rank that owns the loss reports.
 
-    `loss` is the mean over the global batch (nats per token), `tokens_per_s` counts all ranks.
+    `loss` is the mean over the global batch (nats per token), `tokens_per_s` counts all ranks,
+    `mfu` is a part of 1 (0.41 for 41 %).
     """
 
     step: int
@@ -147,3 +149,7 @@ class BackendAdapter(ABC):
     def env_defaults(self) -> dict[str, str]:
         """Environment variables that the backend wants unless platform or user say otherwise."""
         return {}
+
+    def problems(self) -> list[Problem]:
+        """Return everything that stands against the job and can be said without importing the backend or torch."""
+        return []

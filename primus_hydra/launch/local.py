@@ -1,0 +1,240 @@
+"""Starts the ranks of one attempt on this machine, passes on what the user asks for, and says how it ended.
+
+The launcher alone decides what a signal means: SIGTERM and SIGUSR2 (a scheduler), or the first SIGINT (a person), tell
+every rank once to finish its step and save; a second SIGINT, or the end of the grace, kills. Nothing that it started
+outlives it. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from primus_hydra.launch.plan import LaunchPlan
+from primus_hydra.launch.verdict import Ended, Evidence, LaunchResult, judge
+from primus_hydra.launch.watch import RankWatch, end_session
+from primus_hydra.run.atomic import read_json
+from primus_hydra.runtime.signals import STOP_SIGNALS
+from primus_hydra.runtime.tether import PARENT_VARIABLE
+
+TICK_S = 0.1
+STRAGGLER_S = 5.0
+"""How long the others may go on after a rank failed: they fail too, or hang in a collective that never ends."""
+
+_OF_ANOTHER_LAUNCH = frozenset(
+    f"TORCHELASTIC_{name}" for name in ("RESTART_COUNT", "MAX_RESTARTS", "RUN_ID", "USE_AGENT_STORE", "ERROR_FILE")
+)
+
+
+class View(Protocol):
+    """What shows the user how the attempt goes on."""
+
+    def tick(self) -> None:
+        """Look for news; called about ten times a second while ranks run."""
+
+
+class NoView:
+    """Shows nothing."""
+
+    def tick(self) -> None:
+        """Do nothing."""
+
+
+def launch(plan: LaunchPlan, view: View | None = None, published: Callable[[Path], None] | None = None) -> LaunchResult:
+    """Run the attempt to its end.
+
+    The resolved configuration must be in the run directory. `published` is told the path of the attempt's spec before
+    the ranks start (the other ranks of an outer launch wait for it). An error of the view, or any other, ends the ranks
+    before it passes on.
+    """
+    _prepare(plan)
+    spec_path = plan.spec.write()
+    if published is not None:
+        published(spec_path)
+    with _Stops.listening(ignore_later=plan.spec.joined) as stops:
+        return _Attempt(plan, stops).run(view or NoView())
+
+
+class _Stops:
+    """The signals that this process got while ranks run."""
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+
+    @property
+    def first(self) -> int | None:
+        return self.received[0] if self.received else None
+
+    @property
+    def at_once(self) -> bool:
+        return self.received.count(signal.SIGINT) > 1
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        self.received.append(number)
+
+    @classmethod
+    @contextlib.contextmanager
+    def listening(cls, *, ignore_later: bool) -> Iterator[_Stops]:
+        """Take note of signals.
+
+        `ignore_later` leaves them ignored: an outer launcher sends SIGTERM to all as soon as the first process ends,
+        and what the caller does after the ranks' end must not be cut off. (Ignored, not handled: Python takes its
+        handlers back before it has ended, and the default would change our exit code.)
+        """
+        stops = cls()
+        if threading.current_thread() is not threading.main_thread():
+            yield stops  # Python lets only the main thread set handlers: then the caller's decide
+            return
+        before = {number: signal.signal(number, stops.note) for number in STOP_SIGNALS}
+        try:
+            yield stops
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, signal.SIG_IGN if ignore_later else handler)
+
+
+class _Attempt:
+    """The one process that we start, and the ranks below it."""
+
+    def __init__(self, plan: LaunchPlan, stops: _Stops) -> None:
+        self._plan = plan
+        self._spec = plan.spec
+        self._stops = stops
+        self._ranks = [RankWatch(rank, plan.spec.attempt_paths) for rank in plan.watched]
+        self._lost: RankWatch | None = None
+        self._lost_pid: int | None = None
+        self._stragglers: list[tuple[RankWatch, int | None]] = []
+        self._patience_ends = float("inf")
+        self._grace_ends = float("inf")
+        self._ended: Ended = "by itself"
+
+    def run(self, view: View) -> LaunchResult:
+        process = _start(self._plan)
+        try:
+            while process.poll() is None and self._go_on():
+                view.tick()
+                time.sleep(TICK_S)
+        finally:
+            self._end(process)
+        view.tick()
+        return judge(self._evidence(process), self._spec.paths)
+
+    def _go_on(self) -> bool:
+        """Do what is due at this moment; False when everything has to end now."""
+        for rank in self._ranks:
+            rank.look()
+        self._watch_failures()
+        return self._obey_signals()
+
+    def _obey_signals(self) -> bool:
+        now = time.monotonic()
+        if self._stops.first is None:
+            return True
+        self._grace_ends = min(self._grace_ends, now + self._spec.stop_grace_s)
+        # Under an outer launcher a Ctrl-C comes twice, from the terminal and from it; it kills by itself when it must.
+        if self._stops.at_once and not self._spec.joined:
+            self._ended = "at once"
+        elif now > self._grace_ends:
+            self._ended = "after the grace"
+        for rank in self._ranks:
+            rank.tell(signal.SIGTERM)
+        return self._ended == "by itself"
+
+    def _watch_failures(self) -> None:
+        if self._lost is not None and self._lost.pid != self._lost_pid:
+            self._forgive()
+        if self._patience_ends == float("inf"):
+            self._notice_failure()
+        elif time.monotonic() > self._patience_ends:
+            for rank, pid in self._stragglers:
+                if rank.pid == pid:
+                    rank.kill()
+            self._stragglers = []
+
+    def _notice_failure(self) -> None:
+        # After a restart, a rank that has not named itself anew still shows the end of the process before.
+        newest = max(rank.restarts for rank in self._ranks)
+        current = [rank for rank in self._ranks if rank.restarts == newest]
+        lost = next((rank for rank in current if rank.is_lost()), None)
+        first = lost or next((rank for rank in current if (said := rank.outcome) and not said.good), None)
+        if first is None:
+            return
+        self._lost, self._lost_pid = first, first.pid
+        self._patience_ends = time.monotonic() + STRAGGLER_S
+        self._stragglers = [(rank, rank.pid) for rank in self._ranks if rank is not first and rank.alive]
+
+    def _forgive(self) -> None:
+        """The agent has restarted the ranks."""
+        self._lost, self._lost_pid, self._stragglers, self._patience_ends = None, None, [], float("inf")
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for rank in self._ranks:
+            rank.look()
+            if rank.pid is not None:
+                end_session(rank.pid)
+        end_session(process.pid)
+
+    def _evidence(self, process: subprocess.Popen[bytes]) -> Evidence:
+        said = [outcome for rank in self._ranks if (outcome := rank.outcome)]
+        newest = max((outcome.restart for outcome in said), default=0)
+        outcomes = {outcome.rank: outcome for outcome in said if outcome.restart == newest}
+        lost = self._lost.rank if self._lost and self._lost.rank not in outcomes else None
+        return Evidence(
+            ranks=self._plan.watched,
+            outcomes=outcomes,
+            exit_codes=self._exit_codes(process.returncode),
+            own_exit_code=process.returncode,
+            lost=lost,
+            signal=self._stops.first,
+            ended=self._ended,
+            grace_s=self._spec.stop_grace_s,
+            joined=self._spec.joined,
+            restarts=max((rank.restarts for rank in self._ranks), default=0),
+        )
+
+    def _exit_codes(self, own: int) -> Mapping[int, int]:
+        if self._plan.how != "agent":
+            return {self._plan.watched[0]: own}
+        said = read_json(self._spec.attempt_paths.agent) or {}
+        codes = said.get("exit_codes")
+        return {int(rank): int(code) for rank, code in codes.items()} if isinstance(codes, dict) else {}
+
+
+def _prepare(plan: LaunchPlan) -> None:
+    attempt = plan.spec.attempt_paths
+    for left in (attempt.outcome(0).parent, attempt.pid(0).parent):
+        # Left by an attempt of the same number that died before it was counted.
+        shutil.rmtree(left, ignore_errors=True)
+        left.mkdir(parents=True)
+    attempt.errors.mkdir(parents=True, exist_ok=True)
+    plan.spec.paths.logs.mkdir(parents=True, exist_ok=True)
+
+
+def _start(plan: LaunchPlan) -> subprocess.Popen[bytes]:
+    environment = {
+        name: value for name, value in os.environ.items() if plan.spec.joined or name not in _OF_ANOTHER_LAUNCH
+    }
+    environment |= plan.variables() | {PARENT_VARIABLE: str(os.getpid())}
+    paths = plan.spec.paths
+    log = paths.agent_log if plan.how == "agent" else paths.rank_log(plan.watched[0])
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            plan.argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )

@@ -1,0 +1,173 @@
+"""What would be started, to the last argument: pure data that `task=plan` shows and the launcher executes.
+
+Nothing is written and nothing is started here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from primus_hydra.config.layout import Layout
+from primus_hydra.config.schema import JobConfig
+from primus_hydra.data.prepared import PreparedData
+from primus_hydra.errors import Problem, raise_all
+from primus_hydra.launch.environment import EnvVariable, environment_problems, rank_environment
+from primus_hydra.launch.outer import OuterLaunch, check_world
+from primus_hydra.run.paths import RunPaths
+from primus_hydra.runtime.spec import AttemptSpec
+
+RANK_MODULE = "primus_hydra.runtime.rank"
+AGENT_MODULE = "primus_hydra.launch.agent"
+
+_BY_AGENT = "chosen by torch's agent at start"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendFacts:
+    """What the parent found out about the backend: the adapter's `detect_backend_version` and `env_defaults`."""
+
+    version: str
+    commit: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankPlan:
+    """One rank: its command, and the variables that it does not share with the others."""
+
+    rank: int
+    node: int
+    argv: tuple[str, ...]
+    environment: tuple[EnvVariable, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchPlan:
+    """Everything that the launcher needs.
+
+    `argv` is the one process that the launcher starts: torch's agent, which starts the ranks; or the rank itself, where
+    there is nothing for an agent to do (`how` is `rank`), also under an outer launcher (`joined`). `ranks` are all
+    ranks of the job; `watched` are those that end up under this launcher.
+    """
+
+    how: Literal["agent", "rank", "joined"]
+    argv: tuple[str, ...]
+    environment: tuple[EnvVariable, ...]
+    ranks: tuple[RankPlan, ...]
+    watched: tuple[int, ...]
+    spec: AttemptSpec
+
+    def variables(self) -> dict[str, str]:
+        """Return what the started process exports, over the caller's environment."""
+        shared = {variable.name: variable.value for variable in self.environment}
+        if self.how == "agent":
+            return shared
+        own = next(rank for rank in self.ranks if rank.rank == self.watched[0])
+        return shared | {variable.name: variable.value for variable in own.environment}
+
+
+def plan_launch(
+    job: JobConfig,
+    layout: Layout,
+    *,
+    paths: RunPaths,
+    attempt: int,
+    data: PreparedData | None,
+    resume_from: int | None,
+    backend: BackendFacts,
+    inherited: Mapping[str, str],
+    cores: int,
+    python: Sequence[str],
+    outer: OuterLaunch | None = None,
+) -> LaunchPlan:
+    """Plan one attempt on this machine, or inside an outer launch.
+
+    `inherited` is the caller's environment, `cores` what this node may use, `python` the interpreter's command.
+    Raises UserError with every problem: several nodes without an outer launcher, another number of ranks than the outer
+    launcher started, variables that belong to the launcher.
+    """
+    problems = environment_problems(job)
+    if outer is None and layout.nodes > 1:
+        problems.append(_needs_cluster(layout))
+    raise_all(problems)
+    if outer is not None:
+        check_world(outer, layout)
+    environment = rank_environment(
+        job,
+        run_dir=str(paths.root),
+        attempt=attempt,
+        ranks_on_node=outer.local_world_size if outer else layout.ranks_per_node,
+        single_node=outer.single_node if outer else True,
+        cores=cores,
+        backend_env=backend.env,
+        inherited=inherited,
+    )
+    spec = AttemptSpec(
+        run_dir=str(paths.root),
+        attempt=attempt,
+        layout=layout,
+        data=data,
+        resume_from=resume_from,
+        backend_version=backend.version,
+        backend_commit=backend.commit,
+        max_restarts=job.launch.max_restarts,
+        stop_grace_s=job.launch.stop_grace_s,
+        joined=outer is not None,
+        environment={variable.name: variable.value for variable in environment},
+    )
+    return _assemble(spec, tuple(environment), tuple(python), outer)
+
+
+def _assemble(
+    spec: AttemptSpec, environment: tuple[EnvVariable, ...], python: tuple[str, ...], outer: OuterLaunch | None
+) -> LaunchPlan:
+    path = str(spec.attempt_paths.spec)
+    rank_argv = (*python, "-m", RANK_MODULE, path)
+    how = _how(spec, outer)
+    return LaunchPlan(
+        how=how,
+        argv=(*python, "-m", AGENT_MODULE, path) if how == "agent" else rank_argv,
+        environment=environment,
+        ranks=tuple(_rank(rank, spec.layout, rank_argv, how, outer) for rank in range(spec.world_size)),
+        watched=(outer.rank,) if outer else tuple(range(spec.world_size)),
+        spec=spec,
+    )
+
+
+def _how(spec: AttemptSpec, outer: OuterLaunch | None) -> Literal["agent", "rank", "joined"]:
+    if outer is not None:
+        return "joined"
+    # One rank that is never restarted needs no agent, whose import of torch costs as long as the rank's own.
+    return "rank" if spec.world_size == 1 and spec.max_restarts == 0 else "agent"
+
+
+def _rank(rank: int, layout: Layout, argv: tuple[str, ...], how: str, outer: OuterLaunch | None) -> RankPlan:
+    node, local_rank = divmod(rank, layout.ranks_per_node)
+    if outer is not None:
+        address, port, reason = outer.master_addr, str(outer.master_port), "given by the outer launcher"
+    elif how == "agent":
+        address, port, reason = "127.0.0.1", "0", _BY_AGENT
+    else:
+        address, port, reason = "127.0.0.1", "0", "one rank: its store takes any free port"
+    values = {
+        "RANK": (str(rank), "position among all ranks"),
+        "LOCAL_RANK": (str(local_rank), "position on its node"),
+        "WORLD_SIZE": (str(layout.world_size), "ranks of the job"),
+        "LOCAL_WORLD_SIZE": (str(layout.ranks_per_node), "ranks on its node"),
+        "MASTER_ADDR": (address, reason),
+        "MASTER_PORT": (port, reason),
+    }
+    if outer is not None and rank == outer.rank:
+        values |= {name: (value, "given by the outer launcher") for name, value in outer.variables.items()}
+    variables = (EnvVariable(name=name, value=value, reason=why) for name, (value, why) in values.items())
+    return RankPlan(rank=rank, node=node, argv=argv, environment=tuple(variables))
+
+
+def _needs_cluster(layout: Layout) -> Problem:
+    return Problem(
+        key="launch.nodes",
+        what=f"{layout.nodes} nodes cannot be started from this machine alone",
+        hint="start through a cluster (hydra/launcher=submitit), or join one process per rank from torchrun or srun",
+    )

@@ -1,0 +1,74 @@
+"""What one attempt's ranks are given: a small JSON file beside the resolved configuration.
+
+Everything here was decided once, by the process that composed the configuration; a rank decides nothing again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from primus_hydra.config.layout import Layout
+from primus_hydra.data.prepared import PreparedData
+from primus_hydra.run.atomic import write_json
+from primus_hydra.run.paths import AttemptPaths, RunPaths
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptSpec:
+    """One attempt: where it runs, over how many ranks, from which data and checkpoint.
+
+    `data` is None only in a plan that prepared nothing. `joined` says that an outer torchrun or srun started the
+    processes. `environment` is what every rank exports again before it imports a library.
+    """
+
+    run_dir: str
+    attempt: int
+    layout: Layout
+    data: PreparedData | None
+    resume_from: int | None
+    backend_version: str
+    backend_commit: str | None = None
+    max_restarts: int = 0
+    stop_grace_s: float = 120.0
+    joined: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> RunPaths:
+        """Paths of the run."""
+        return RunPaths(Path(self.run_dir))
+
+    @property
+    def attempt_paths(self) -> AttemptPaths:
+        """Paths of this attempt."""
+        return self.paths.attempt(self.attempt)
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the job."""
+        return self.layout.world_size
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> AttemptSpec:
+        """Read what `to_json` wrote."""
+        prepared = PreparedData.from_json(data["data"]) if data["data"] is not None else None
+        return cls(**{**data, "layout": Layout(**data["layout"]), "data": prepared})
+
+    def write(self) -> Path:
+        """Write the spec where the ranks of the attempt look for it; return that path."""
+        path = self.attempt_paths.spec
+        write_json(path, self.to_json())
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> AttemptSpec:
+        """Read a spec file; raises OSError or ValueError if it is none."""
+        return cls.from_json(json.loads(path.read_text(encoding="utf-8")))

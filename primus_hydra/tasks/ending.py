@@ -1,0 +1,115 @@
+"""The end of an attempt: its state, its plot, and the closing lines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+from primus_hydra.config.composed import Composed
+from primus_hydra.errors import ExitCode
+from primus_hydra.launch.verdict import LaunchResult
+from primus_hydra.run.checkpoints import complete_steps
+from primus_hydra.run.metrics import read_metrics
+from primus_hydra.run.paths import RunPaths
+from primus_hydra.run.state import Status, read_state
+from primus_hydra.runtime.trackers.status import read_tracker_status
+from primus_hydra.ui.closing import Closing, Ending, Failure, losses_of, show_closing, tail_of
+from primus_hydra.ui.plot import plot_loss
+
+logger = logging.getLogger(__name__)
+
+_STATUS: dict[int, Status] = {
+    ExitCode.DONE: "finished",
+    ExitCode.REQUEUE: "saved",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+_ENDING: dict[int, Ending] = {
+    ExitCode.DONE: "done",
+    ExitCode.REQUEUE: "saved",
+    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.HANG: "hung",
+}
+
+
+def status_of(result: LaunchResult) -> Status:
+    """Return the state of the run after a launch."""
+    return _STATUS.get(result.exit_code, "failed")
+
+
+def show_end(paths: RunPaths, composed: Composed, result: LaunchResult, *, step: int, seconds: float) -> None:
+    """Draw the plot and print the closing lines of an attempt that ended now."""
+    ending = _ENDING.get(result.exit_code, "failed")
+    failure = None if ending != "failed" else _failure(result)
+    show_closing(_closing(paths, composed, ending, step=step, seconds=seconds, failure=failure))
+    if failure is None and ending == "failed":
+        print(f"  {result.message}" + (f"\n  log:          {result.log}" if result.log else ""))
+
+
+def show_finished_before(paths: RunPaths, composed: Composed) -> None:
+    """Print the closing lines of a run that was finished before this command."""
+    state = read_state(paths.state)
+    show_closing(_closing(paths, composed, "finished_before", step=state.step if state else 0))
+
+
+def command_line(composed: Composed) -> list[str]:
+    """Return the command as it was typed, program first."""
+    program = Path(sys.argv[0])
+    words = ["python", "-m", "primus_hydra"] if program.name == "__main__.py" else [program.name]
+    return [*words, *composed.overrides]
+
+
+def _closing(
+    paths: RunPaths,
+    composed: Composed,
+    ending: Ending,
+    *,
+    step: int,
+    seconds: float | None = None,
+    failure: Failure | None = None,
+) -> Closing:
+    rows = read_metrics(paths.metrics)
+    first, last, validation = losses_of(rows)
+    saved = complete_steps(paths)
+    trackers = read_tracker_status(paths.trackers)
+    training = composed.job.training
+    return Closing(
+        ending=ending,
+        name=paths.root.name,
+        root=paths.root,
+        step=step,
+        steps=training.steps,
+        command=command_line(composed),
+        first_loss=first,
+        last_loss=last,
+        validation_loss=validation,
+        seconds=seconds,
+        tokens=step * training.global_batch_size * training.seq_length,
+        plot=_plot(paths) if rows else None,
+        checkpoint=paths.checkpoint(saved[-1]) if saved else None,
+        export=paths.export if paths.export.exists() else None,
+        trackers={name: said["look"] for name, said in trackers.items() if "look" in said},
+        tracker_problems={name: said["problem"] for name, said in trackers.items() if "problem" in said},
+        failure=failure,
+    )
+
+
+def _plot(paths: RunPaths) -> Path | None:
+    try:
+        return plot_loss(paths.metrics, paths.plots / "loss.png", paths.root.name)
+    except OSError as error:
+        logger.warning("the loss plot could not be written: %s", error)
+        return None
+
+
+def _failure(result: LaunchResult) -> Failure | None:
+    if result.failed_rank is None or result.log is None:
+        return None
+    said = next((outcome for outcome in result.outcomes if outcome.rank == result.failed_rank), None)
+    return Failure(
+        rank=result.failed_rank,
+        exit_code=result.exit_code,
+        log=result.log,
+        message=said.message if said else result.message,
+        tail=tail_of(result.log),
+    )
