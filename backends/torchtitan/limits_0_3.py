@@ -73,8 +73,8 @@ def layers_per_stage(job: JobConfig) -> int | None:
     if job.parallel.vpp == (1 if canonical_schedule(job.parallel.pipeline_schedule) in SINGLE_STAGE else 2):
         return None
     native = _native_parallelism(job)
-    ends = [native.get(f"pipeline_parallel_{end}_stage_less_layers") for end in ("first", "last")]
-    ends = [end if isinstance(end, int) else 1 for end in ends]
+    given = [native.get(f"pipeline_parallel_{end}_stage_less_layers") for end in ("first", "last")]
+    ends = [end if isinstance(end, int) else 1 for end in given]
     weight = job.model.num_hidden_layers + sum(ends)
     stages = job.parallel.pp * job.parallel.vpp
     layers = math.ceil(weight / stages)

@@ -43,6 +43,8 @@ def overlay(
 
     `keep` names paths whose class may be replaced only by one that derives from it.
     """
+    if not tree:
+        return config, []
     known = classes_below(config)
     catalog = LiveCatalog({name_of(cls): cls for cls in known.values()})
     placed = {path: name_of(cls) for path, cls in known.items()}
@@ -68,7 +70,8 @@ class _Builder:
         for key, raw in tree.items():
             if key != TARGET:
                 here = f"{path}.{key}" if path else key
-                values[key] = self.value(hints[key], values.get(key, _default_of(cls, key)), raw, here)
+                present_value = values[key] if key in values else _default_of(cls, key)
+                values[key] = self.value(hints[key], present_value, raw, here)
         try:
             return cls(**values)
         except Exception as error:  # whatever a class raises about its values is the user's to mend

@@ -1,8 +1,8 @@
 """A server of ranks: it imports torchtitan once and forks fresh ranks for each request, without launcher or runtime.
 
-Every line on standard input is a request, {"world_size": n, "scenarios": [...], "folder": "..."}; the answer is a line with the
-exit codes. The ranks run the scenarios one after the other and leave what they saw in FOLDER/rank-N.json. Everything a
-run offers to a trainer is kept in memory here, so that a test sees what the trainer itself does.
+Every line on standard input is a request, {"world_size": n, "scenarios": [...], "folder": "..."}; the answer is a line
+with the exit codes. The ranks run the scenarios one after the other and leave what they saw in FOLDER/rank-N.json.
+Everything a run offers to a trainer is kept in memory here, so that a test sees what the trainer itself does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from primus_hydra.patching import PatchContext, Phase, load_patches, run_patches
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.runtime.contracts import RankContext, StepMetrics
 from tests.support import make_job
-
 
 _TIMEOUT_S = 120
 
