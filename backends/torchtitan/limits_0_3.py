@@ -11,7 +11,8 @@ from primus_hydra.backends.torchtitan.models.limits import model_problems
 from primus_hydra.config.layout import Layout, layout_of
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.config.suggest import did_you_mean
-from primus_hydra.errors import Problem
+from primus_hydra.data.tokenizer import tokenizer_vocab_size
+from primus_hydra.errors import Problem, UserError
 
 SINGLE_STAGE: Final = ("1F1B", "GPipe")
 """Pipeline schedules with one model chunk per rank."""
@@ -36,7 +37,7 @@ def job_problems(job: JobConfig) -> list[Problem]:
     """Return everything that stands against training `job` with torchtitan 0.3, native keys apart."""
     layout, _ = layout_of(job)
     return [
-        *model_problems(job.model, job.parallel, seq_length=job.training.seq_length),
+        *model_problems(job.model, job.parallel, vocab_size=_vocab_size(job), seq_length=job.training.seq_length),
         *_parallel_problems(job),
         *(_pipeline_problems(job, layout) if layout and job.parallel.pp > 1 else ()),
         *_optimizer_problems(job),
@@ -45,6 +46,16 @@ def job_problems(job: JobConfig) -> list[Problem]:
         *_checkpoint_problems(job),
         *_profiler_problems(job),
     ]
+
+
+def _vocab_size(job: JobConfig) -> int | None:
+    """Rows of the embedding; None where the tokenizer cannot be read, which the data's own check reports."""
+    if job.model.vocab_size is not None:
+        return job.model.vocab_size
+    try:
+        return tokenizer_vocab_size(job)
+    except UserError:
+        return None
 
 
 def canonical_schedule(name: str) -> str | None:

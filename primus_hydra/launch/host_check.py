@@ -30,7 +30,7 @@ def _other_machine(platform: PlatformConfig, detection: Detection) -> Problem:
     ways = [
         f"train on what is here with {here}",
         "see the plan without training with task=plan",
-        "send the job to the cluster with hydra/launcher=submitit",
+        "start it on the cluster, one process per rank, under srun or torchrun",
     ]
     if any(gpu.vendor == platform.vendor for gpu in detection.gpus):
         ways.append("if this is the same GPU by another name, add that name to platform.product_names")
