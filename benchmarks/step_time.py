@@ -19,6 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from primus_hydra.config.compose import Request, compose
+from primus_hydra.host.cores import usable_cores
+
 WARM_UP_STEPS = 5
 
 
@@ -57,9 +60,14 @@ def _run_ours(folder: Path, overrides: list[str]) -> list[float]:
 def _run_bare(folder: Path, overrides: list[str]) -> list[float]:
     folder.mkdir()
     command = [sys.executable, str(Path(__file__).with_name("bare_torchtitan.py")), str(folder), *overrides]
-    threads = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0)))}
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | threads)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_same_environment())
     return [float(seconds) for seconds in json.loads((folder / "steps.json").read_text())][WARM_UP_STEPS:]
+
+
+def _same_environment() -> dict[str, str]:
+    """Return the environment with what the launcher exports for speed: threads, and the platform's own variables."""
+    platform = compose(Request(overrides=[])).job.platform
+    return {**os.environ, "OMP_NUM_THREADS": str(usable_cores()), **platform.env}
 
 
 if __name__ == "__main__":
