@@ -42,22 +42,18 @@ def test_the_same_command_again_says_that_the_run_is_finished(command: Command) 
     assert command.paths("straight").attempts.joinpath("2").exists() is False
 
 
-@pytest.mark.parametrize(
-    ("name", "number", "code"), [("by-sigint", signal.SIGINT, 130), ("by-sigterm", signal.SIGTERM, 75)]
-)
-def test_a_stopped_run_goes_on_and_ends_as_if_never_stopped(
-    command: Command, name: str, number: signal.Signals, code: int
-) -> None:
-    overrides = (f"run.name={name}", "training.steps=20", "checkpoint.every=10")
+def test_a_run_that_was_stopped_twice_ends_as_if_never_stopped(command: Command) -> None:
+    overrides = ("run.name=stopped", "training.steps=20", "checkpoint.every=10")
 
-    stopped = command.stop_after(command.start(*overrides), name, 4, number)
+    terminated = command.stop_after(command.start(*overrides), "stopped", 3, signal.SIGTERM)
+    interrupted = command.stop_after(command.start(*overrides), "stopped", 11, signal.SIGINT)
 
-    assert stopped.code == code, stopped.output
-    assert max(command.losses(name)) < 20
+    assert (terminated.code, interrupted.code) == (75, 130), terminated.output + interrupted.output
+    assert "going on from the checkpoint at step" in interrupted.output
+    assert max(command.losses("stopped")) < 20
     resumed = command.run(*overrides)
     assert resumed.code == 0, resumed.output
-    assert "going on from the checkpoint at step" in resumed.output
-    assert command.losses(name) == command.losses("straight")
+    assert command.losses("stopped") == command.losses("straight")
 
 
 def test_a_run_resumed_from_a_checkpoint_repeats_its_losses_bit_by_bit(command: Command) -> None:
