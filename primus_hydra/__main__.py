@@ -6,10 +6,18 @@ import sys
 
 
 def main() -> None:
-    """Run the command and exit with its code."""
+    """Run the command and exit with its code; what needs no composition is answered before Hydra is imported."""
+    from primus_hydra.answers import quick_answer
+    from primus_hydra.guard import guarded
+
+    argv = sys.argv[1:]
+    sys.exit(guarded(lambda: _run(argv) if (code := quick_answer(argv)) is None else code))
+
+
+def _run(argv: list[str]) -> int:
     from primus_hydra.app import run_command
 
-    sys.exit(run_command(sys.argv[1:]))
+    return run_command(argv)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ is checked elsewhere (`layout`, the backends).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import types
@@ -17,11 +18,12 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import yaml
 
 from primus_hydra.config.schema import REQUIRED, JobConfig, KeyInfo, info_of
-from primus_hydra.config.suggest import nearest
+from primus_hydra.config.suggest import key_hint, nearest
 from primus_hydra.errors import Problem, UserError
 
 T = TypeVar("T")
 _BAD: Any = object()
+_LONGEST_SHOWN = 120
 _hints: dict[type[Any], dict[str, Any]] = {}
 
 
@@ -133,11 +135,13 @@ class _Builder:
         return value
 
     def unknown(self, path: str, name: str, siblings: list[str]) -> None:
-        near = nearest(name, siblings)
-        if not near:
-            leaves = schema_keys(JobConfig)
-            near = [key for key in leaves if key.rsplit(".", 1)[-1] == name][:3] or nearest(path, leaves, cutoff=0.7)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"keys here: {', '.join(siblings)}"
+        if "." in name:
+            outer, _, inner = name.partition(".")
+            self.wrong(path, "a key in a file cannot hold a dot", f"write it nested: {outer}: {{{inner}: ...}}")
+            return
+        parent = path.removesuffix(name)
+        here = f"keys here: {', '.join(siblings)}" if siblings else "there are none here"
+        hint = key_hint(path, [*(f"{parent}{sibling}" for sibling in siblings), *schema_keys(JobConfig)]) or here
         self.wrong(path, "there is no such key", hint)
 
     def value(self, kind: Any, raw: Any, path: str) -> Any:
@@ -176,16 +180,26 @@ def convert(kind: Any, raw: Any) -> Any:
 def _convert_union(kinds: tuple[Any, ...], raw: Any) -> Any:
     if raw is None and type(None) in kinds:
         return None
+    if type(None) in kinds and str not in kinds and raw in ("none", "None", "~", ""):
+        return Mismatch(_wanted(kinds, raw), "for no value at all write null")
     tries = [convert(kind, raw) for kind in kinds if kind is not type(None)]
     good = [value for value in tries if not isinstance(value, Mismatch)]
     exact = [value for value in good if type(value) is type(raw)]
     if good:
         return (exact or good)[0]
-    return Mismatch(" or ".join(_without_tail(miss.what) for miss in tries) + f", not {describe(raw)}", tries[-1].hint)
+    hints = [miss.hint for miss in tries if miss.hint]
+    return Mismatch(_wanted(kinds, raw), hints[0] if hints else None)
 
 
-def _without_tail(what: str) -> str:
-    return what.rsplit(", not ", 1)[0]
+def _wanted(kinds: tuple[Any, ...], raw: Any) -> str:
+    """Say what a union accepts, the verb once."""
+    misses = [convert(kind, raw) for kind in kinds if kind is not type(None)]
+    wanted = [
+        miss.what.removesuffix(f", not {describe(raw)}").removeprefix("expects ")
+        for miss in misses
+        if isinstance(miss, Mismatch)
+    ]
+    return f"expects {' or '.join(wanted)}, not {describe(raw)}"
 
 
 def _convert_literal(choices: tuple[Any, ...], raw: Any) -> Any:
@@ -194,7 +208,8 @@ def _convert_literal(choices: tuple[Any, ...], raw: Any) -> Any:
             return choice
     near = nearest(str(raw), [str(choice) for choice in choices])
     listed = ", ".join(str(choice) for choice in choices)
-    return Mismatch(f"expects one of {listed}, not {describe(raw)}", f"did you mean {near[0]}?" if near else None)
+    wanted = f"expects one of {listed}" if len(choices) > 1 else f"expects {listed}"
+    return Mismatch(f"{wanted}, not {describe(raw)}", f"did you mean {near[0]}?" if near else None)
 
 
 def _convert_list(kind: Any, raw: Any) -> Any:
@@ -218,7 +233,7 @@ def _convert_dict(kind: Any, raw: Any) -> Any:
 
 def _convert_scalar(kind: Any, raw: Any) -> Any:
     if kind is bool:
-        return raw if isinstance(raw, bool) else Mismatch(f"expects true or false, not {describe(raw)}")
+        return raw if isinstance(raw, bool) else _not_bool(raw)
     if kind is int:
         return _convert_int(raw)
     if kind is float:
@@ -228,23 +243,55 @@ def _convert_scalar(kind: Any, raw: Any) -> Any:
     raise TypeError(f"the schema uses a type that the validator does not know: {kind!r}")
 
 
+def _not_bool(raw: Any) -> Mismatch:
+    word = str(raw).strip().lower()
+    near = {"yes": "true", "on": "true", "1": "true", "no": "false", "off": "false", "0": "false"}
+    hint = f"write {near.get(word, word)}" if word in (*near, "true", "false") else None
+    return Mismatch(f"expects true or false, not {describe(raw)}", hint)
+
+
 def _convert_int(raw: Any) -> Any:
     if isinstance(raw, int) and not isinstance(raw, bool):
         return raw
-    if isinstance(raw, float) and raw.is_integer():
-        return Mismatch(f"expects a whole number, not {describe(raw)}", f"write {int(raw)}")
-    return Mismatch(f"expects a whole number, not {describe(raw)}")
+    whole = _whole_number(raw)
+    hint = None if whole is None else f"write {whole}"
+    return Mismatch(f"expects a whole number, not {describe(raw)}", hint)
+
+
+def _whole_number(raw: Any) -> int | None:
+    """Return the whole number that was meant by 1e3, 0100, 0x10, "8" or 1,000; None where that is not clear."""
+    if isinstance(raw, float):
+        return int(raw) if raw.is_integer() else None
+    text = raw.strip().replace(",", "") if isinstance(raw, str) else ""
+    with contextlib.suppress(ValueError):
+        return int(text, 16) if text.lower().startswith("0x") else int(text)
+    with contextlib.suppress(ValueError, OverflowError):
+        return int(float(text)) if float(text).is_integer() else None
+    return None
 
 
 def _convert_float(raw: Any) -> Any:
+    number = raw
     if isinstance(raw, str):
         try:
-            raw = float(raw)
+            number = float(raw)
         except ValueError:
-            return Mismatch(f"expects a number, not {describe(raw)}")
-    if isinstance(raw, bool) or not isinstance(raw, (int, float)):
+            comma = raw.replace(",", ".", 1)
+            return Mismatch(f"expects a number, not {describe(raw)}", f"write {comma}" if _is_number(comma) else None)
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
         return Mismatch(f"expects a number, not {describe(raw)}")
-    return Mismatch(f"expects a finite number, not {raw}") if not math.isfinite(raw) else float(raw)
+    try:
+        number = float(number)
+    except OverflowError:
+        number = math.inf
+    return number if math.isfinite(number) else Mismatch(f"expects a finite number, not {_short(raw)}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _text_of(raw: Any) -> Any:
@@ -262,5 +309,10 @@ def describe(raw: Any) -> str:
     if isinstance(raw, Mapping):
         return "a group of keys"
     if isinstance(raw, (list, tuple)):
-        return f"the list {list(raw)!r}"
-    return f"the text {raw!r}" if isinstance(raw, str) else repr(raw)
+        return f"the list {_short(list(raw))}"
+    return f"the text {_short(raw)}" if isinstance(raw, str) else _short(raw)
+
+
+def _short(raw: Any) -> str:
+    text = repr(raw)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."

@@ -11,19 +11,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from primus_hydra.config.anchors import anchor_paths
 from primus_hydra.config.build import build_job
 from primus_hydra.config.composed import Composed
 from primus_hydra.config.detected import expand_auto
 from primus_hydra.config.experiment_file import take_experiment_file
 from primus_hydra.config.groups import Groups
+from primus_hydra.config.hydra_errors import Translator, circle_problem
+from primus_hydra.config.keys import facts_of
 from primus_hydra.config.loader import new_loader
 from primus_hydra.config.overrides import Override, read_overrides
-from primus_hydra.config.provenance import Source, trace
+from primus_hydra.config.provenance import Source, placed, trace
 from primus_hydra.config.resolve import leaves_of, resolve
 from primus_hydra.config.search import CONFIG_NAME, user_dirs
 from primus_hydra.errors import Problem, UserError
@@ -61,6 +63,8 @@ class _Composition:
         self.typed, self.experiment = take_experiment_file(request.overrides)  # before the loader copies the store
         self.problems += self.experiment.problems
         self.loader = new_loader()
+        self.groups = Groups(self.loader.repository)
+        self.overrides: list[Override] = []
         self.notes: tuple[str, ...] = ()
         self.detected: tuple[str, ...] = ()
 
@@ -74,18 +78,20 @@ class _Composition:
         )
 
     def _read(self) -> list[Override]:
-        groups = Groups(self.loader.repository)
-        overrides, wrong = read_overrides(self.typed, groups, multirun=self.request.multirun)
+        overrides, wrong = read_overrides(self.typed, self.groups, multirun=self.request.multirun)
         self.problems += wrong
+        self.overrides = overrides
+        self.loader.know({override.for_hydra: override.parsed for override in overrides})
         return overrides
 
     def run(self) -> Composed:
         overrides = self._read()
         config = self._load([override.for_hydra for override in overrides])
         tree, unresolved = resolve(config)
+        tree = anchor_paths(tree, Path.cwd())
         job, invalid = build_job(tree)
         sources = self._sources(tree, overrides)
-        self.problems += [_placed(problem, sources) for problem in (*unresolved, *_new(invalid, unresolved))]
+        self.problems += self._judged([*unresolved, *_new(invalid, unresolved)], sources)
         if job is None or self.problems:
             raise UserError(*self.problems)
         return Composed(
@@ -104,8 +110,34 @@ class _Composition:
             expanded = expand_auto(self.loader, name, overrides)
             self.notes, self.detected = expanded.notes, expanded.keys
             return self.loader.load(name, expanded.overrides)
-        except (HydraException, OmegaConfBaseException, yaml.YAMLError, RecursionError) as error:
-            raise UserError(*self.problems, _composition_problem(error)) from None
+        except RecursionError:
+            raise UserError(*self.problems, *self._broken(), circle_problem(self.loader.book)) from None
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            problem = Translator(self.groups, self.loader.book).problem(error)
+            typed = {override.key: Source(kind="override", text=override.where) for override in self.overrides}
+            raise UserError(*self.problems, *self._broken(), placed(problem, typed)) from None
+
+    def _broken(self) -> list[Problem]:
+        return [problem for problems in self.loader.book.problems.values() for problem in problems]
+
+    def _judged(self, problems: list[Problem], sources: Mapping[str, Source]) -> list[Problem]:
+        """Place the problems; beside a refused choice or a broken file, drop those that follow from it."""
+        found = [placed(self._unpackaged(problem), sources) for problem in problems]
+        if not self.problems and not self.loader.book.problems:
+            return found
+        files = {str(file) for file in self.loader.book.problems}
+        return [*self._broken(), *(problem for problem in found if problem.where not in (None, *files))]
+
+    def _unpackaged(self, problem: Problem) -> Problem:
+        """Say what is wrong where a group's file was taken for keys of the group, but the group has none."""
+        if problem.key is None or facts_of(problem.key).kind == "node" or not self.groups.has(problem.key):
+            return problem
+        files = [default.config_path for default in self.loader.composed_from if default.package == problem.key]
+        if not files:
+            return problem
+        where = Translator(self.groups, self.loader.book).file(str(files[-1]))
+        what = f"a file of this group sets keys from the top, and there are none below {problem.key}"
+        return Problem(key=problem.key, what=what, where=where, hint="make `# @package _global_` its first line")
 
     def _sources(self, tree: Mapping[str, Any], overrides: list[Override]) -> dict[str, Source]:
         typed_keys = {override.key for override in overrides if not override.is_group}
@@ -134,14 +166,6 @@ def _new(invalid: list[Problem], unresolved: list[Problem]) -> list[Problem]:
     return [problem for problem in invalid if problem.key not in known]
 
 
-def _placed(problem: Problem, sources: Mapping[str, Source]) -> Problem:
-    if problem.where is not None or problem.key is None:
-        return problem
-    source = sources.get(problem.key)
-    place = None if source is None else (f"{source.file}:{source.line}" if source.file else source.text)
-    return Problem(key=problem.key, what=problem.what, where=place, hint=problem.hint)
-
-
 def _folder_problems(folders: Sequence[Path]) -> list[Problem]:
     return [
         Problem(
@@ -152,14 +176,3 @@ def _folder_problems(folders: Sequence[Path]) -> list[Problem]:
         for folder in folders
         if not folder.is_dir()
     ]
-
-
-def _composition_problem(error: Exception) -> Problem:
-    if isinstance(error, RecursionError):
-        return Problem(what="the defaults lists form a circle: a file includes itself through others")
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return Problem(what=f"not valid YAML: {error.problem}", where=f"{mark.name}:{mark.line + 1}")
-    cause = error.__cause__
-    lines = [line for line in f"{error}\n{cause or ''}".splitlines() if line.strip()]
-    return Problem(what=lines[0] if lines else type(error).__name__, hint="; ".join(lines[1:4]) or None)

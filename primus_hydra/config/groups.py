@@ -8,6 +8,8 @@ from pathlib import Path
 from hydra._internal.config_repository import ConfigRepository
 from hydra.core.object_type import ObjectType
 
+from primus_hydra.config.sources import FolderSource
+
 
 @dataclass(frozen=True)
 class Groups:
@@ -32,8 +34,8 @@ class Groups:
     def unseen(self, group: str, option: str) -> Path | None:
         """Return a file that looks like the option but that Hydra does not read (`.yml`), or None."""
         for source in self.repository.get_sources():
-            if source.scheme() == "file":
-                candidate = Path(source.path) / group / f"{option.removesuffix('.yml')}.yml"
+            if isinstance(source, FolderSource):
+                candidate = source.folder / group / f"{option.removesuffix('.yml')}.yml"
                 if candidate.is_file():
                     return candidate
         return None

@@ -28,6 +28,11 @@ class KeyFacts:
         return self.kind in ("leaf", "free") and str in _members(self.type)
 
     @property
+    def takes_texts(self) -> bool:
+        """Whether the value is a list of text, and no text of its own."""
+        return self.kind in ("leaf", "free") and not self.takes_text and items_of(self.type) is str
+
+    @property
     def nullable(self) -> bool:
         """Whether the value may be null."""
         return type(None) in _members(self.type)
@@ -54,6 +59,32 @@ def facts_of(key: str) -> KeyFacts:
         else:
             return KeyFacts(kind="unknown") if rest else KeyFacts(kind="leaf", type=kind)
     return KeyFacts(kind="node")
+
+
+def key_type(key: str) -> Any:
+    """Return the type at a dotted name, of a leaf or of a node; Any where the schema says nothing. "" is the root."""
+    kind: Any = JobConfig
+    for part in key.split(".") if key else ():
+        kind = member_of(kind, part)
+    return kind
+
+
+def member_of(kind: Any, name: str) -> Any:
+    """Return the type of one name below a type; Any where the schema says nothing."""
+    if dataclasses.is_dataclass(kind):
+        return hints_of(typing.cast(type[Any], kind)).get(name, Any)
+    return get_args(kind)[1] if get_origin(kind) is dict else Any
+
+
+def items_of(kind: Any) -> Any:
+    """Return the type of the items where a type allows a list, else Any."""
+    return next((get_args(member)[0] for member in _members(kind) if get_origin(member) is list), Any)
+
+
+def wants_raw_text(kind: Any, text: str) -> bool:
+    """Whether a plain YAML scalar of this type is its text: any for a text key, a named choice for the others."""
+    members = _members(kind)
+    return str in members or any(get_origin(member) is Literal and text in get_args(member) for member in members)
 
 
 @functools.cache

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-import yaml
 from hydra._internal.config_repository import IConfigRepository
 from hydra.core.default_element import ResultDefault
 
+from primus_hydra.config.files import leaf_lines_of
 from primus_hydra.config.overrides import Override
+from primus_hydra.config.sources import FolderSource, folder_of
+from primus_hydra.errors import Problem
 
 SourceKind = Literal["schema", "file", "override", "detected"]
 
@@ -34,83 +36,52 @@ def trace(
     overrides: Sequence[Override],
 ) -> dict[str, Source]:
     """Return the source of each leaf: the strongest of the files in composition order, then the overrides."""
-    sources: dict[str, Source] = {}
+    files: dict[str, Source] = {}
     for default in defaults:
-        sources.update(_file_sources(default, repository))
-    values = [override for override in overrides if not override.is_group]
-    sources.update({override.key: Source(kind="override", text=override.where) for override in values})
+        files.update(_file_sources(default, repository))
+    typed = {
+        override.key: Source(kind="override", text=override.where) for override in overrides if not override.is_group
+    }
     schema = Source(kind="schema", text="schema default")
-    return {leaf: _strongest(leaf, sources, values) or schema for leaf in leaves}
+    return {leaf: source_of(leaf, typed) or source_of(leaf, files) or schema for leaf in leaves}
 
 
-def _strongest(leaf: str, sources: dict[str, Source], overrides: Sequence[Override]) -> Source | None:
-    """Return the source of a leaf; an override of a parent (a dict or list given whole) counts for what is below it."""
-    for override in reversed(overrides):
-        if leaf == override.key or leaf.startswith(f"{override.key}."):
-            return sources[override.key]
-    parts = leaf.split(".")
-    for length in range(len(parts), 0, -1):
-        source = sources.get(".".join(parts[:length]))
-        if source is not None:
-            return source
-    return None
+def source_of(leaf: str, sources: Mapping[str, Source]) -> Source | None:
+    """Return the source of a leaf, or of the nearest node above it that was set whole."""
+    parts = leaf.partition("[")[0].split(".")
+    names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((sources[name] for name in names if name in sources), None)
+
+
+def placed(problem: Problem, sources: Mapping[str, Source]) -> Problem:
+    """Return the problem with the place that set its key; the schema's defaults are no place."""
+    source = None if problem.where is not None or problem.key is None else source_of(problem.key, sources)
+    if source is None or source.kind == "schema":
+        return problem
+    return dataclasses.replace(problem, where=f"{source.file}:{source.line}" if source.file else source.text)
 
 
 def _file_sources(default: ResultDefault, repository: IConfigRepository) -> dict[str, Source]:
     if default.config_path is None or default.config_path.startswith("hydra/"):
         return {}
-    file = config_file(default.config_path, repository)
-    if file is None:
-        return {}
-    package = default.package or ""
+    for source in repository.get_sources():
+        if source.is_config(default.config_path):
+            return _lines(default, source) if isinstance(source, FolderSource) and source.provider != "hydra" else {}
+    return {}
+
+
+def _lines(default: ResultDefault, source: FolderSource) -> dict[str, Source]:
+    text = source.text(default.config_path or "")
     name = f"{default.config_path}.yaml"
     return {
-        f"{package}.{leaf}" if package else leaf: Source(kind="file", text=f"{name}:{line}", file=str(file), line=line)
-        for leaf, line in leaf_lines(file.read_text(encoding="utf-8-sig"))
+        f"{default.package}.{leaf}" if default.package else leaf: Source(
+            kind="file", text=f"{name}:{line}", file=str(text.file), line=line
+        )
+        for leaf, line in (leaf_lines_of(text.root) if text.root is not None else ())
     }
-
-
-def config_file(config_path: str, repository: IConfigRepository) -> Path | None:
-    """Return the file behind a config of the search path, or None for one that is not a file."""
-    for source in repository.get_sources():
-        if not source.is_config(config_path):
-            continue
-        folder = _folder(source.scheme(), source.path)
-        return None if folder is None else folder / f"{config_path}.yaml"
-    return None
 
 
 def source_folders(repository: IConfigRepository) -> list[Path]:
     """Return the folders of the search path, the strongest first."""
-    folders = [
-        _folder(source.scheme(), source.path) for source in repository.get_sources() if source.provider != "hydra"
-    ]
+    folders = [folder_of(source) for source in repository.get_sources() if source.provider != "hydra"]
     return [folder for folder in folders if folder is not None]
-
-
-def _folder(scheme: str, path: str) -> Path | None:
-    if scheme == "file":
-        return Path(path)
-    if scheme == "pkg":
-        spec = find_spec(path.replace("/", "."))
-        places = list(spec.submodule_search_locations or []) if spec else []
-        return Path(places[0]) if places else None
-    return None
-
-
-def leaf_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each leaf of a YAML file with its line, counted from 1; the defaults list is left out."""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    if isinstance(root, yaml.MappingNode):
-        for name, line in _walk(root, ""):
-            if name != "defaults":
-                yield name, line
-
-
-def _walk(node: yaml.MappingNode, prefix: str) -> Iterator[tuple[str, int]]:
-    for key, value in node.value:
-        name = f"{prefix}.{key.value}" if prefix else str(key.value)
-        if isinstance(value, yaml.MappingNode) and value.value:
-            yield from _walk(value, name)
-        else:
-            yield name, key.start_mark.line + 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 _BACKSLASHES_BEFORE_QUOTE = re.compile(r"(\\*)('|$)")
-
-_SWEEP = re.compile(r"^(choice|range|interval|glob|shuffle|sort)\(|,.*['\"()\[\]{}\\]|['\"()\[\]{}\\].*,")
+_WHOLLY_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_PLAIN_ITEMS = re.compile(r"[^'\"()\[\]{}\\$]*", re.DOTALL)
+_PLAIN_CHOICE = re.compile(r"choice\(([^'\"()\[\]{}\\$]*)\)", re.DOTALL)
+_SWEEP = re.compile(r"(choice|range|interval|glob|shuffle|sort)\(|.*,", re.DOTALL)
 
 
 def quote(text: str) -> str:
@@ -18,18 +20,36 @@ def quote(text: str) -> str:
     return f"'{escaped}'"
 
 
-def keeps_hydra_meaning(value: str, *, nullable: bool, multirun: bool, listable: bool = False) -> bool:
-    """Whether a value for a text key is left to Hydra's grammar instead of being taken as typed.
+def is_wholly_quoted(value: str) -> bool:
+    """Whether one pair of quotes holds the whole value."""
+    return _WHOLLY_QUOTED.fullmatch(value) is not None
 
-    These are: a value wholly in quotes, one with an interpolation, null where None is allowed, a list where a list is
-    allowed, and commas or sweep functions under --multirun.
+
+def spell_text(value: str, *, nullable: bool, listable: bool, multirun: bool) -> str:
+    """Spell the value of a text key for Hydra, so that the text arrives as typed.
+
+    Hydra keeps its own meaning of a value wholly in quotes, of `${...}`, of null where None is allowed, of a list where
+    a list is allowed, and of commas and sweep functions under --multirun; the items of a plain list or choice are
+    taken as typed.
     """
-    if "${" in value:
-        return True
-    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
-        return True
-    if nullable and value == "null":
-        return True
+    if is_wholly_quoted(value) or (nullable and value == "null"):
+        return value
     if listable and value.startswith("[") and value.endswith("]"):
-        return True
-    return multirun and _SWEEP.search(value) is not None
+        return spell_list(value)
+    if multirun and _SWEEP.match(value):
+        choice = _PLAIN_CHOICE.fullmatch(value)
+        inner = choice.group(1) if choice else value
+        return _items(inner, nullable=nullable) if _PLAIN_ITEMS.fullmatch(inner) else value
+    return quote(value)
+
+
+def spell_list(value: str) -> str:
+    """Spell a list of text for Hydra: the items of a plain one arrive as typed, any other keeps Hydra's meaning."""
+    inner = value[1:-1]
+    is_plain = value.startswith("[") and value.endswith("]") and _PLAIN_ITEMS.fullmatch(inner)
+    return f"[{_items(inner, nullable=False)}]" if is_plain else value
+
+
+def _items(inner: str, *, nullable: bool) -> str:
+    items = [item.strip() for item in inner.split(",")] if inner.strip() else []
+    return ",".join(item if nullable and item == "null" else quote(item) for item in items)

@@ -6,13 +6,17 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override as HydraOverride
-from hydra.errors import HydraException
+from hydra.core.override_parser.types import QuotedString, ValueType
 
+from primus_hydra.config.composed import Composed
+from primus_hydra.config.grammar import GrammarError, parse
 from primus_hydra.config.keys import facts_of
-from primus_hydra.config.overrides import spell_value
-from primus_hydra.errors import Problem, UserError
+from primus_hydra.config.layout import layout_of
+from primus_hydra.config.loader import new_loader
+from primus_hydra.config.overrides import place_of, spell_value
+from primus_hydra.config.quoting import quote
+from primus_hydra.errors import Problem, raise_all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +27,23 @@ class SweepPoint:
     swept: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class SkippedPoint:
+    """A point of a sweep whose parallel sizes fit neither the model nor the machine, and why."""
+
+    point: Composed
+    problems: tuple[Problem, ...]
+
+
 def expand_sweep(overrides: Sequence[str]) -> list[SweepPoint]:
     """Return the product of all swept values, in the order of the command line.
 
-    Raises UserError for a sweep over an interval, which only a sweeper can sample.
+    Raises UserError with every sweep that cannot be listed: an interval, which only a sweeper can sample, or a pattern
+    that no option matches.
     """
-    axes = [_axis(override) for override in overrides]
+    problems: list[Problem] = []
+    axes = [_axis(override, place_of(position, override), problems) for position, override in enumerate(overrides, 1)]
+    raise_all(problems)
     points = []
     for chosen in itertools.product(*axes):
         swept = tuple(value for value, axis in zip(chosen, axes, strict=True) if len(axis) > 1)
@@ -36,27 +51,54 @@ def expand_sweep(overrides: Sequence[str]) -> list[SweepPoint]:
     return points
 
 
-def _axis(override: str) -> list[str]:
+def sweep_layouts(points: Sequence[Composed]) -> tuple[list[Composed], list[SkippedPoint]]:
+    """Part the points of a sweep: those whose layout is legal, and those to skip, with what stands against each.
+
+    A sweep over parallel sizes is a grid, and some corners of a grid never fit: they are no mistake of the user's.
+    """
+    judged = [(point, tuple(layout_of(point.job)[1])) for point in points]
+    kept = [point for point, problems in judged if not problems]
+    return kept, [SkippedPoint(point=point, problems=problems) for point, problems in judged if problems]
+
+
+def _axis(override: str, place: str, problems: list[Problem]) -> list[str]:
     parsed = _parse(override)
     if parsed is None or not parsed.is_sweep_override():
         return [override]
-    if not parsed.is_discrete_sweep():
-        raise UserError(
-            Problem(
-                key=parsed.key_or_group,
-                what="a continuous sweep needs a sweeper",
-                hint="list values, or choose hydra/sweeper=...",
-            )
-        )
     key = parsed.get_key_element()
-    return [f"{key}={value}" for value in parsed.sweep_string_iterator()]
+    if not parsed.is_discrete_sweep():
+        what = "a continuous sweep needs a sweeper"
+        hint = "list the values, separated by commas, or choose hydra/sweeper=..."
+        problems.append(Problem(key=parsed.key_or_group, what=what, where=place, hint=hint))
+        return [override]
+    values = _values(parsed)
+    if not values:
+        what = "no option matches this pattern"
+        problems.append(Problem(key=parsed.key_or_group, what=what, where=place, hint="list the options"))
+    return [f"{key}={value}" for value in values]
+
+
+def _values(parsed: HydraOverride) -> list[str]:
+    """Return the values as they are typed for a single job; the text of a text key in quotes."""
+    if parsed.value_type is ValueType.GLOB_CHOICE_SWEEP:
+        parsed.config_loader = new_loader()
+    if not facts_of(parsed.key_or_group).takes_text:
+        return list(parsed.sweep_string_iterator())
+    return [_text_value(value) for value in parsed.sweep_iterator()]
+
+
+def _text_value(value: object) -> str:
+    if isinstance(value, QuotedString):
+        return quote(value.text)
+    return "null" if value is None else quote(str(value))
 
 
 def _parse(override: str) -> HydraOverride | None:
-    """Parse one override, its text quoted as typed; None for one that the composition will refuse anyway."""
+    """Parse one override, its text quoted as typed; None for one that is no sweep, or will be refused anyway."""
     key, equals, value = override.partition("=")
-    spelled = f"{key}={spell_value(value, facts_of(key.lstrip('+')), multirun=True)}" if equals else override
+    if not equals or not set(value) & set(",("):
+        return None
     try:
-        return OverridesParser.create().parse_override(spelled)
-    except HydraException:
+        return parse(f"{key}={spell_value(value, facts_of(key.lstrip('+')), multirun=True)}")
+    except GrammarError:
         return None

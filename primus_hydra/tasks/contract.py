@@ -10,14 +10,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from primus_hydra.config.build import build
 from primus_hydra.config.composed import Composed
 from primus_hydra.config.instantiate import TARGET, load_target
 from primus_hydra.config.schema import REQUIRED, info_of
-from primus_hydra.errors import Problem, UserError, raise_all
+from primus_hydra.errors import ExitCode, Problem, UserError, raise_all
 
 
 class Task(ABC):
@@ -36,6 +36,10 @@ class Task(ABC):
     @abstractmethod
     def run(self, composed: Composed) -> int:
         """Do it, and return the exit code of the command; raises UserError or HostError with all problems."""
+
+    def run_points(self, points: Sequence[Composed]) -> int:
+        """Do it for every point of a sweep; one after the other, unless a task has one answer for all of them."""
+        return max((self.run(point) for point in points), default=int(ExitCode.DONE))
 
 
 def task_class(target: object) -> type[Task]:

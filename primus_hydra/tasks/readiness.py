@@ -13,7 +13,7 @@ from primus_hydra.config.instantiate import load_target
 from primus_hydra.config.layout import Layout, layout_of
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.data.check import check_data, missing_on_host
-from primus_hydra.errors import HostError, Problem, UserError
+from primus_hydra.errors import HostError, PrimusError, Problem, UserError
 from primus_hydra.host.detect import detect_platform
 from primus_hydra.host.packages import checkout_commit
 from primus_hydra.launch.host_check import host_problems
@@ -32,23 +32,60 @@ class Ready:
     backend: BackendFacts
 
 
-def check_ready(job: JobConfig, environment: Mapping[str, str], *, on_this_host: bool = True) -> Ready:
-    """Check a job; raises UserError or HostError with everything that stands against it.
+@dataclass(frozen=True, kw_only=True)
+class Examination:
+    """Everything that was found out about a job: `users` must mend their problems, `hosts` are what machines lack.
 
-    `on_this_host=False` leaves out whether this machine is the platform and has the libraries: for a plan.
+    `layout` is None only beside a problem of the user's; the version in `backend` is empty where it is not known.
+    """
+
+    job: JobConfig
+    layout: Layout | None
+    backend: BackendFacts
+    users: tuple[Problem, ...]
+    hosts: tuple[Problem, ...]
+
+    def ready(self) -> Ready:
+        """Return the job as ready, whatever a machine may lack; raises UserError with everything the user must mend."""
+        if self.users:
+            raise UserError(*self.users)
+        assert self.layout is not None, "a layout without problems exists"
+        return Ready(job=self.job, layout=self.layout, backend=self.backend)
+
+
+def examine(job: JobConfig, environment: Mapping[str, str], *, on_this_host: bool = True) -> Examination:
+    """Find out everything that stands against a job, without raising it and without touching anything.
+
+    `on_this_host=False` leaves out whether this machine is the platform and has the libraries.
     """
     adapter = load_target(job.backend._target_, BackendAdapter, key="backend._target_")(job)  # type: ignore[type-abstract]
     layout, users = layout_of(job)
-    users = [*users, *adapter.problems(), *check_data(job), *_patch_problems(job, environment)]
+    users = [*users, *adapter.problems(), *_data_problems(job), *_patch_problems(job, environment)]
     hosts = _host_problems(job, layout) if on_this_host else []
     backend, lacking = _backend_facts(adapter)
-    hosts += lacking
-    if users:
-        raise UserError(*users, *hosts)
-    if hosts:
-        raise HostError(*hosts)
-    assert layout is not None, "a layout without problems exists"
-    return Ready(job=job, layout=layout, backend=backend)
+    wrong = [problem for problem in lacking.problems if problem not in users] if isinstance(lacking, UserError) else []
+    missing = lacking.problems if isinstance(lacking, HostError) else ()
+    return Examination(job=job, layout=layout, backend=backend, users=(*users, *wrong), hosts=(*hosts, *missing))
+
+
+def check_ready(job: JobConfig, environment: Mapping[str, str], *, on_this_host: bool = True) -> Ready:
+    """Check a job; raises UserError or HostError with everything that stands against it; arguments as for `examine`."""
+    found = examine(job, environment, on_this_host=on_this_host)
+    if found.users:
+        raise UserError(*found.users, *found.hosts)
+    if found.hosts:
+        raise HostError(*found.hosts)
+    return found.ready()
+
+
+def _data_problems(job: JobConfig) -> list[Problem]:
+    """Return what is wrong with data and tokenizer; paths that exist only on the nodes are taken on trust."""
+    on_trust = (
+        set()
+        if job.launch.check_paths
+        else {key for key, path in (("data.path", job.data.path), ("tokenizer.path", job.tokenizer.path)) if path}
+    )
+    return [problem for problem in check_data(job) if problem.key not in on_trust]
 
 
 def _patch_problems(job: JobConfig, environment: Mapping[str, str]) -> list[Problem]:
@@ -63,11 +100,11 @@ def _host_problems(job: JobConfig, layout: Layout | None) -> list[Problem]:
     return [*host_problems(job.platform, detection, ranks), *missing_on_host(job), *tracker_problems(job)]
 
 
-def _backend_facts(adapter: BackendAdapter) -> tuple[BackendFacts, list[Problem]]:
+def _backend_facts(adapter: BackendAdapter) -> tuple[BackendFacts, PrimusError | None]:
     try:
         path = adapter.setup_backend_path()
         version = adapter.detect_backend_version()
-    except HostError as error:
-        return BackendFacts(version=""), list(error.problems)
+    except (HostError, UserError) as error:
+        return BackendFacts(version="", env=adapter.env_defaults()), error
     commit = checkout_commit(path) if path else None
-    return BackendFacts(version=version, commit=commit, env=adapter.env_defaults()), []
+    return BackendFacts(version=version, commit=commit, env=adapter.env_defaults()), None

@@ -7,6 +7,7 @@ so that a checkpoint is never continued by another training unseen.
 from __future__ import annotations
 
 import itertools
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,22 +15,40 @@ from typing import Any
 import yaml
 
 from primus_hydra.config.composed import Composed
-from primus_hydra.config.identity import default_name, differences, point_name
+from primus_hydra.config.identity import default_name, differences, point_name, short_hash
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import Problem, UserError
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.runtime.spec import AttemptSpec
 
+_LONGEST_NAME_BYTES = 160
+"""File systems take 255 bytes; a hash, a number and the names of trackers' files come on top."""
 _MAY_CHANGE = "start a new run with run.fresh=true or another run.name, or go on all the same with resume=must"
 
 
 def run_paths(composed: Composed) -> RunPaths:
     """Return the paths of the job's run; nothing is created. `run.fresh` takes the first name that is free."""
     job = composed.job
-    name = job.run.name or default_name(composed.tree)
+    name = folder_name(job.run.name or default_name(composed.tree))
     base = Path(job.run.dir).expanduser().absolute()
     root = base / name / point_name(composed.swept) if composed.swept else base / name
     return RunPaths(_first_free(root) if job.run.fresh else root)
+
+
+def folder_name(name: str) -> str:
+    """Return the name of a run's directory: the run's own name where that makes a plain one.
+
+    Letters and digits of any script and `._-+=@` stay; anything else becomes `_`, a leading dot too, and a long name is
+    cut. A changed name ends in a hash of the whole one, so that two names never share a directory.
+    """
+    letters = "".join(letter if _stays(letter) else "_" for letter in unicodedata.normalize("NFC", name))
+    plain = f"_{letters[1:]}" if letters.startswith((".", "-")) else letters
+    short = plain.encode()[:_LONGEST_NAME_BYTES].decode(errors="ignore")
+    return name if short == name else f"{short}-{short_hash(name)}"
+
+
+def _stays(letter: str) -> bool:
+    return letter.isalnum() or letter in "._-+=@" or unicodedata.category(letter).startswith("M")
 
 
 def refuse_other_training(paths: RunPaths, tree: Mapping[str, Any], resume: str) -> None:

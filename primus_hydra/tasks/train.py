@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import ClassVar, TypedDict
 
 from primus_hydra.config.build import dump_job
 from primus_hydra.config.composed import Composed
-from primus_hydra.config.schema import JobConfig
+from primus_hydra.config.provenance import Source
 from primus_hydra.data.prepare import prepare_data
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import ExitCode
-from primus_hydra.host.cores import usable_cores
 from primus_hydra.launch.local import launch
-from primus_hydra.launch.outer import current_publication, outer_launch, python_argv
-from primus_hydra.launch.plan import LaunchPlan, plan_launch
+from primus_hydra.launch.outer import current_publication
+from primus_hydra.launch.plan import LaunchPlan
 from primus_hydra.launch.verdict import LaunchResult
 from primus_hydra.run.atomic import write_json, write_text
 from primus_hydra.run.checkpoints import complete_steps, pick_checkpoint
 from primus_hydra.run.lock import RunLock
 from primus_hydra.run.metrics import MetricsTail
 from primus_hydra.run.paths import RunPaths
-from primus_hydra.run.state import RunState, read_state, write_state
+from primus_hydra.run.state import RunState, write_state
 from primus_hydra.tasks.contract import Task
 from primus_hydra.tasks.ending import show_end, show_finished_before, status_of
+from primus_hydra.tasks.preparation import is_finished, plan_attempt
 from primus_hydra.tasks.readiness import Ready, check_ready
 from primus_hydra.tasks.run_folder import next_attempt, refuse_other_text, refuse_other_training, run_paths
 from primus_hydra.ui.progress import ProgressView
@@ -59,19 +60,12 @@ class Train(Task):
         ready = check_ready(composed.job, os.environ)
         paths = run_paths(composed)
         refuse_other_training(paths, composed.tree, composed.job.resume)
-        if _is_finished(paths, composed.job):
+        if is_finished(paths, composed.job):
             show_finished_before(paths, composed)
             return int(ExitCode.DONE)
         paths.root.mkdir(parents=True, exist_ok=True)
         with RunLock(paths.lock), ProgressView(composed.job.training.steps) as view:
             return _Attempt(composed, ready, paths, view).run()
-
-
-def _is_finished(paths: RunPaths, job: JobConfig) -> bool:
-    state = read_state(paths.state)
-    if job.resume == "never" or state is None:
-        return False
-    return state.status == "finished" and state.step >= job.training.steps
 
 
 class _Attempt:
@@ -111,25 +105,12 @@ class _Attempt:
         return choice.step
 
     def _plan(self, data: PreparedData, step: int | None) -> LaunchPlan:
-        return plan_launch(
-            self.composed.job,
-            self.ready.layout,
-            paths=self.paths,
-            attempt=self.number,
-            data=data,
-            resume_from=step,
-            backend=self.ready.backend,
-            inherited=os.environ,
-            cores=usable_cores(),
-            python=python_argv(),
-            outer=outer_launch(os.environ),
-        )
+        return plan_attempt(self.composed, self.ready, self.paths, attempt=self.number, data=data, resume_from=step)
 
     def _write(self, plan: LaunchPlan) -> None:
         plan.spec.attempt_paths.root.mkdir(parents=True, exist_ok=True)
         write_text(self.paths.config, dump_job(self.composed.job))
-        sources = {leaf: str(getattr(source, "text", source)) for leaf, source in self.composed.provenance.items()}
-        write_json(self.paths.provenance, sources)
+        write_json(self.paths.provenance, _sources(self.composed.provenance))
 
     def _launch(self, plan: LaunchPlan) -> LaunchResult:
         publication = current_publication()
@@ -156,6 +137,11 @@ class _Attempt:
 
     def _note(self, state: RunState) -> None:
         write_state(self.paths.state, state)
+
+
+def _sources(provenance: Mapping[str, object]) -> dict[str, object]:
+    """Return for each leaf what set it: kind, text, and file and line where it was a file."""
+    return {leaf: asdict(source) if isinstance(source, Source) else str(source) for leaf, source in provenance.items()}
 
 
 class _Watching:

@@ -35,6 +35,9 @@ class LaunchConfig:
     ranks_per_node: int | None = key(None, "Ranks on each node; null: one per GPU, or what the CPU layout needs.", gt=0)
     threads_per_rank: int | None = key(None, "OMP_NUM_THREADS of a rank; null shares the cores.", gt=0)
     max_restarts: int = key(0, "Restarts of all ranks after a rank died.", ge=0)
+    check_paths: bool = key(
+        True, "Check paths before the start; false: they are not checked here because they exist only on the nodes."
+    )
     stop_grace_s: float = key(120.0, "Time to finish a step and save after a signal.", unit="s", gt=0)
 
 

@@ -112,6 +112,9 @@ class ToyTrainer(BaseTrainer):
                 raise SystemExit(told["code"])
             case "kill":
                 os.kill(os.getpid(), 9)
+            case "tell":
+                told = {"environment": dict(os.environ), "env": self.job.env, "group": self.job.run.group}
+                (self.context.paths.root / "told.json").write_text(json.dumps(told), encoding="utf-8")
             case "helper":
                 subprocess.Popen(["sleep", "600", str(self.context.paths.root)])
             case "hang":

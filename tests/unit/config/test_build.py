@@ -23,7 +23,7 @@ from tests.support import job_tree, make_job
         ("optimizer.lr", float("nan"), "finite"),
         ("model.hidden_size", None, "needs a value"),
         ("run.name", 12, "expects text"),
-        ("parallel.dp_shard", "some", "expects a whole number or expects one of auto"),
+        ("parallel.dp_shard", "some", "expects a whole number or auto"),
         ("compile.components", "model", "expects a list"),
         ("platform.env", {"A": 1}, "A: expects text"),
         ("optimizer", 3, "expects a group of keys"),

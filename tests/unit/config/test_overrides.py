@@ -48,9 +48,9 @@ def test_text_arrives_as_typed(text: str, composed: Compose) -> None:
 
 
 def test_quotes_and_null_keep_hydras_meaning(composed: Compose) -> None:
-    job = composed("run.name='a b'", "run.group=null", "data.path=[a,b]").job
+    job = composed("run.name='a b'", "run.group=null", "patches.disabled=[a,b]").job
 
-    assert (job.run.name, job.run.group, job.data.path) == ("a b", None, ["a", "b"])
+    assert (job.run.name, job.run.group, job.patches.disabled) == ("a b", None, ["a", "b"])
 
 
 @pytest.mark.parametrize("text", ["1e-5", "0.00001", "1E-5", "1e-05", ".00001"])
@@ -77,7 +77,7 @@ def test_floats_take_every_spelling(text: str, composed: Compose) -> None:
         ("compile.enable=maybe", "expects true or false", None),
         ("resume=atuo", "expects one of auto, never, must", "auto"),
         ("parallel.tp=-1", "greater than 0", None),
-        ("~training.steps", "cannot be removed", "null"),
+        ("~training.steps", "cannot be removed", "leave it out"),
         ("+training.stepz=1", "there is no such key", "training.steps"),
         ("optimizer.beta1=1.5", "less than 1", None),
     ],

@@ -92,7 +92,7 @@ def test_a_bad_key_in_a_users_group_file_shows_its_line(write: Write, composed: 
         composed("model=mine")
 
     assert f"{file}:7" in str(caught.value)
-    assert "did you mean num_hidden_layers" in str(caught.value)
+    assert "did you mean model.num_hidden_layers" in str(caught.value)
 
 
 def test_package_headers_stand_on_the_first_line_where_hydra_reads_them() -> None:

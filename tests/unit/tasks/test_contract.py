@@ -111,5 +111,5 @@ def test_a_task_node_becomes_a_task_with_its_options() -> None:
 
     assert isinstance(task, Deps)
     assert task.options == Deps.Options(all=True)
-    with pytest.raises(UserError, match=r"task\.al: there is no such key\n    did you mean all"):
+    with pytest.raises(UserError, match=r"task\.al: there is no such key\n    did you mean task\.all"):
         make_task({"_target_": "primus_hydra.tasks.deps.Deps", "al": True})

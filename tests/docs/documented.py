@@ -1,0 +1,88 @@
+"""What the documentation says: its pages, its commands, and the outputs that it shows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SET_UP = re.compile(
+    r"\./bootstrap && \.venv/bin/python -m primus_hydra|\./bootstrap dev && \.venv/bin/python -m pytest.*"
+)
+"""The two commands that `.ci/run` takes out of the README and runs word for word."""
+ELIDED = "..."
+_BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_PROGRAMS = ("primus_hydra", "primus-hydra")
+
+
+@dataclass(frozen=True)
+class Documented:
+    """One command of one page, and the output that is shown below it, if any."""
+
+    page: str
+    command: str
+    output: str | None = None
+
+    @property
+    def arguments(self) -> list[str]:
+        """What follows the program; any other command has no place in a ```sh block."""
+        words = shlex.split(self.command)
+        found = [position for position, word in enumerate(words) if word in _PROGRAMS]
+        assert found, f"not a command of ours: {self.command}"
+        return words[found[0] + 1 :]
+
+    @property
+    def trains(self) -> bool:
+        """Whether the command would start ranks."""
+        shows = {"--cfg", "--info", "--help", "--hydra-help", "--version"} & set(self.arguments)
+        return not shows and not any(word.startswith("task=") for word in self.arguments)
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.command}"
+
+
+def documented() -> list[Documented]:
+    """Return each line of each ```sh block; a ```text block belongs to the last line before it."""
+    found: list[Documented] = []
+    for page in PAGES:
+        for kind, body in _BLOCK.findall(page.read_text(encoding="utf-8")):
+            if kind == "text":
+                found[-1] = Documented(found[-1].page, found[-1].command, body)
+            else:
+                lines = [line for line in body.splitlines() if line.strip() and not SET_UP.fullmatch(line)]
+                found += [Documented(page.relative_to(ROOT).as_posix(), line) for line in lines]
+    return found
+
+
+def same_everywhere(text: str, here: Path) -> list[str]:
+    """Return the lines of an output without what differs between machines: folders, interpreter, cores, columns.
+
+    Hashes of values and lines of files may change too; they are left out.
+    """
+    text = text.replace(str(here), "/home/you")
+    text = re.sub(r"\S*python[\d.]*( -P)? -m", "python -m", text)
+    text = re.sub(r"OMP_NUM_THREADS=\d+(\s+)\d+ usable", r"OMP_NUM_THREADS=1\g<1>2 usable", text)
+    text = re.sub(r"pretrain-[0-9a-f]{8}", "pretrain-hash", text)
+    text = re.sub(r"\.yaml:\d+", ".yaml:1", text)
+    text = re.sub(r"this machine has .*", "this machine has no GPU, 2 cores", text)
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def holds(lines: list[str], shown: list[str]) -> str | None:
+    """Return the first shown line that the output does not hold in its place, or None; `...` stands for any lines."""
+    position, free = 0, False
+    for line in shown:
+        if line == ELIDED:
+            free = True
+            continue
+        try:
+            found = lines.index(line, position)
+        except ValueError:
+            return line
+        if found != position and not free:
+            return line
+        position, free = found + 1, False
+    return None if free or position == len(lines) else "the output goes on"
