@@ -102,8 +102,6 @@ def _grouped_problems(model: ModelConfig, parallel: ParallelConfig) -> Iterator[
         )
     elif model.head_width % 2:
         yield Problem(key="model.head_dim", what=f"rotary positions need an even head width, not {model.head_width}")
-    if parallel.ep > 1:
-        yield Problem(key="parallel.ep", what=f"{model.architecture} has no experts to split", hint="parallel.ep=1")
 
 
 def _latent_problems(model: ModelConfig, parallel: ParallelConfig) -> Iterator[Problem]:
@@ -122,16 +120,12 @@ def _latent_problems(model: ModelConfig, parallel: ParallelConfig) -> Iterator[P
         )
     if (model.qk_rope_head_dim or 0) % 2:
         yield Problem(key="model.qk_rope_head_dim", what="rotary positions need an even width")
-    yield from _expert_problems(model, parallel) if model.is_moe else _no_expert_problems(parallel)
+    if model.is_moe:
+        yield from _expert_problems(model, parallel)
 
 
 def _query_width(model: ModelConfig) -> int:
     return (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
-
-
-def _no_expert_problems(parallel: ParallelConfig) -> Iterator[Problem]:
-    if parallel.ep > 1:
-        yield Problem(key="parallel.ep", what="the model has no experts to split", hint="parallel.ep=1")
 
 
 def _expert_problems(model: ModelConfig, parallel: ParallelConfig) -> Iterator[Problem]:
@@ -140,8 +134,6 @@ def _expert_problems(model: ModelConfig, parallel: ParallelConfig) -> Iterator[P
         if getattr(model, key) is None:
             yield Problem(key=f"model.{key}", what="a model with routed experts needs it")
     yield from _group_problems(model, experts)
-    if experts % parallel.ep:
-        yield Problem(key="parallel.ep", what=f"{parallel.ep} ranks do not divide {experts} experts")
     if parallel.etp > 1:
         yield Problem(
             key="parallel.etp", what="torchtitan 0.3 no longer splits one expert over ranks when parallel.ep is set"
@@ -174,8 +166,6 @@ def _tensor_parallel_problems(
     if parallel.tp == 1:
         return
     widths: dict[str, int | None] = {
-        "num_attention_heads": model.num_attention_heads,
-        "num_key_value_heads": model.kv_heads,
         "intermediate_size": model.intermediate_size,
         "moe_intermediate_size": model.moe_intermediate_size if parallel.ep == 1 else None,
         "vocab_size": vocab_size,
