@@ -6,6 +6,7 @@ Imports neither torch nor torchtitan before `prepare_backend`; `problems` holds 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -70,6 +71,15 @@ class TorchTitanAdapter(BackendAdapter):
         stage = [] if self.job.module in _STAGES else [_unknown_stage(self.job.module)]
         native = check_native(self.job.backend.config, version, placed=placed_by_job(self.job))
         return [*problems, *stage, *job_problems(self.job), *native]
+
+    def missing_packages(self) -> list[Problem]:
+        """Return the package of torchtitan's fp8 conversion, if the job asks for fp8 and it is not installed."""
+        if self.job.precision.fp8 is None or importlib.util.find_spec("torchao") is not None:
+            return []
+        what = "fp8 needs the Python package torchao, which is not installed"
+        return [
+            Problem(key="precision.fp8", what=what, hint="pip install 'primus-hydra[float8]', or precision.fp8=null")
+        ]
 
     def _find(self) -> Found:
         return find_torchtitan(self.job.backend.path, os.environ)

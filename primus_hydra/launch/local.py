@@ -41,11 +41,17 @@ class View(Protocol):
     def tick(self) -> None:
         """Look for news; called about ten times a second while ranks run."""
 
+    def say(self, text: str) -> None:
+        """Show a line: what became of a signal."""
+
 
 class NoView:
     """Shows nothing."""
 
     def tick(self) -> None:
+        """Do nothing."""
+
+    def say(self, text: str) -> None:
         """Do nothing."""
 
 
@@ -80,6 +86,8 @@ class _Stops:
 
     def note(self, number: int, frame: FrameType | None) -> None:
         self.received.append(number)
+        if number == signal.SIGHUP:
+            _leave_terminal()
 
     @classmethod
     @contextlib.contextmanager
@@ -94,7 +102,9 @@ class _Stops:
         if threading.current_thread() is not threading.main_thread():
             yield stops  # Python lets only the main thread set handlers: then the caller's decide
             return
-        before = {number: signal.signal(number, stops.note) for number in STOP_SIGNALS}
+        # Under nohup a hang-up is ignored, and stays so.
+        heard = [number for number in (*STOP_SIGNALS, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, stops.note) for number in heard}
         try:
             yield stops
         finally:
@@ -116,11 +126,12 @@ class _Attempt:
         self._patience_ends = float("inf")
         self._grace_ends = float("inf")
         self._ended: Ended = "by itself"
+        self._told_user = False
 
     def run(self, view: View) -> LaunchResult:
         process = _start(self._plan)
         try:
-            while process.poll() is None and self._go_on():
+            while process.poll() is None and self._go_on(view):
                 view.tick()
                 time.sleep(TICK_S)
         finally:
@@ -128,11 +139,14 @@ class _Attempt:
         view.tick()
         return judge(self._evidence(process), self._spec.paths)
 
-    def _go_on(self) -> bool:
+    def _go_on(self, view: View) -> bool:
         """Do what is due at this moment; False when everything has to end now."""
         for rank in self._ranks:
             rank.look()
         self._watch_failures()
+        if self._stops.first is not None and not self._told_user:
+            self._told_user = True
+            view.say(_stop_notice(self._stops.first, self._spec.stop_grace_s))
         return self._obey_signals()
 
     def _obey_signals(self) -> bool:
@@ -210,6 +224,20 @@ class _Attempt:
         said = read_json(self._spec.attempt_paths.agent) or {}
         codes = said.get("exit_codes")
         return {int(rank): int(code) for rank, code in codes.items()} if isinstance(codes, dict) else {}
+
+
+def _stop_notice(number: int, grace_s: float) -> str:
+    more = "; Ctrl-C again stops at once, without saving" if number == signal.SIGINT else ""
+    return f"{signal.Signals(number).name}: stopping after this step, with a save (at most {grace_s:g} s){more}"
+
+
+def _leave_terminal() -> None:
+    """The terminal is gone: what is printed from now on goes nowhere, instead of failing."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        if os.isatty(stream):
+            os.dup2(nowhere, stream)
+    os.close(nowhere)
 
 
 def _prepare(plan: LaunchPlan) -> None:

@@ -49,6 +49,7 @@ class LaunchResult:
     failed_rank: int | None = None
     log: Path | None = None
     restarts: int = 0
+    signal: int | None = None
 
     @property
     def step(self) -> int | None:
@@ -76,6 +77,7 @@ def judge(evidence: Evidence, paths: RunPaths) -> LaunchResult:
         failed_rank=failed_rank,
         log=log,
         restarts=evidence.restarts,
+        signal=evidence.signal,
     )
 
 

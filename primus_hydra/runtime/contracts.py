@@ -146,6 +146,10 @@ class BackendAdapter(ABC):
     def load_trainer_class(self, stage: str) -> type[BaseTrainer]:
         """Return the trainer class of a stage; raises UserError for a stage the backend lacks."""
 
+    def missing_packages(self) -> list[Problem]:
+        """Return one problem for each package that this job needs beside the backend and that is not installed."""
+        return []
+
     def env_defaults(self) -> dict[str, str]:
         """Environment variables that the backend wants unless platform or user say otherwise."""
         return {}

@@ -42,7 +42,7 @@ def show_end(paths: RunPaths, composed: Composed, result: LaunchResult, *, step:
     ending = _ENDING.get(result.exit_code, "failed")
     failure = None if ending != "failed" else _failure(result)
     show_closing(_closing(paths, composed, ending, step=step, seconds=seconds, failure=failure))
-    if failure is None and ending == "failed":
+    if failure is None and ending != "done":
         print(f"  {result.message}" + (f"\n  log:          {result.log}" if result.log else ""))
 
 
@@ -79,7 +79,7 @@ def _closing(
         root=paths.root,
         step=step,
         steps=training.steps,
-        command=command_line(composed),
+        command=[*command_line(composed), *([f"run.dir={paths.root.parent}"] if composed.swept else [])],
         first_loss=first,
         last_loss=last,
         validation_loss=validation,

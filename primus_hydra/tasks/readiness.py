@@ -61,7 +61,7 @@ def examine(job: JobConfig, environment: Mapping[str, str], *, on_this_host: boo
     adapter = load_target(job.backend._target_, BackendAdapter, key="backend._target_")(job)  # type: ignore[type-abstract]
     layout, users = layout_of(job)
     users = [*users, *adapter.problems(), *_data_problems(job), *_patch_problems(job, environment)]
-    hosts = _host_problems(job, layout) if on_this_host else []
+    hosts = [*_host_problems(job, layout), *adapter.missing_packages()] if on_this_host else []
     backend, lacking = _backend_facts(adapter)
     wrong = [problem for problem in lacking.problems if problem not in users] if isinstance(lacking, UserError) else []
     missing = lacking.problems if isinstance(lacking, HostError) else ()

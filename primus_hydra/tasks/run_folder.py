@@ -18,11 +18,41 @@ from primus_hydra.config.composed import Composed
 from primus_hydra.config.identity import default_name, differences, point_name, short_hash
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import Problem, UserError
+from primus_hydra.run.checkpoints import checkpoint_steps
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.runtime.spec import AttemptSpec
 
 _LONGEST_NAME_BYTES = 160
 """File systems take 255 bytes; a hash, a number and the names of trackers' files come on top."""
+_OTHER_SHAPE = "these give the weights another shape, so no checkpoint fits: start a new run with run.fresh=true"
+_SHAPE = frozenset(
+    {
+        f"model.{name}"
+        for name in (
+            "architecture",
+            "hidden_size",
+            "intermediate_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "head_dim",
+            "vocab_size",
+            "tie_word_embeddings",
+            "attention_bias",
+            "n_routed_experts",
+            "n_shared_experts",
+            "moe_intermediate_size",
+            "first_k_dense_replace",
+            "q_lora_rank",
+            "kv_lora_rank",
+            "qk_nope_head_dim",
+            "qk_rope_head_dim",
+            "v_head_dim",
+        )
+    }
+    | {"tokenizer.vocab_size"}
+)
+"""Values that decide the shapes of the weights; a checkpoint fits only the same."""
 _MAY_CHANGE = "start a new run with run.fresh=true or another run.name, or go on all the same with resume=must"
 
 
@@ -54,11 +84,33 @@ def _stays(letter: str) -> bool:
 def refuse_other_training(paths: RunPaths, tree: Mapping[str, Any], resume: str) -> None:
     """Raise UserError if the run was started with other determining values; `resume=must` goes on all the same."""
     before = _saved_tree(paths.config)
-    changed = {} if before is None or resume == "must" else differences(before, tree)
+    if before is None:
+        _refuse_unknown_values(paths, resume)
+        return
+    changed = differences(before, tree)
+    if resume == "must":
+        changed = {leaf: values for leaf, values in changed.items() if leaf in _SHAPE}
     if changed:
         listed = ", ".join(f"{leaf}: {_short(old)} -> {_short(new)}" for leaf, (old, new) in changed.items())
         what = f"the run {paths.root.name} was started with other values ({listed})"
-        raise UserError(Problem(key="run.name", what=what, where=str(paths.root), hint=_MAY_CHANGE))
+        hint = _OTHER_SHAPE if resume == "must" else _MAY_CHANGE
+        raise UserError(Problem(key="run.name", what=what, where=str(paths.root), hint=hint))
+
+
+def refuse_too_few_steps(paths: RunPaths, step: int | None, steps: int) -> None:
+    """Raise UserError if the checkpoint to go on from is past the last step that is asked for."""
+    if step is not None and step > steps:
+        what = f"the run {paths.root.name} has a checkpoint at step {step}, past the {steps} steps that are asked for"
+        hint = f"use training.steps={step} or more, or start a new run with run.fresh=true"
+        raise UserError(Problem(key="training.steps", what=what, where=str(paths.checkpoints), hint=hint))
+
+
+def _refuse_unknown_values(paths: RunPaths, resume: str) -> None:
+    """A run whose configuration is lost goes on only if somebody vouches for it: its values cannot be compared."""
+    if resume in ("must", "never") or not checkpoint_steps(paths):
+        return
+    what = f"the run {paths.root.name} has checkpoints, but its config.yaml cannot be read: its values are not known"
+    raise UserError(Problem(key="run.name", what=what, where=str(paths.config), hint=_MAY_CHANGE))
 
 
 def refuse_other_text(paths: RunPaths, attempt: int, data: PreparedData, resume: str) -> None:

@@ -7,8 +7,9 @@ the checkpoint, write what the ranks need, start them, show how they do, and say
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar, TypedDict
 
@@ -22,18 +23,29 @@ from primus_hydra.launch.local import launch
 from primus_hydra.launch.outer import current_publication
 from primus_hydra.launch.plan import LaunchPlan
 from primus_hydra.launch.verdict import LaunchResult
+from primus_hydra.patching.selection import ENVIRONMENT_NAME as PATCHES_VARIABLE
 from primus_hydra.run.atomic import write_json, write_text
 from primus_hydra.run.checkpoints import complete_steps, pick_checkpoint
 from primus_hydra.run.lock import RunLock
-from primus_hydra.run.metrics import MetricsTail
+from primus_hydra.run.metrics import MetricsTail, step_of
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.run.state import RunState, write_state
+from primus_hydra.run.storage import run_storage
 from primus_hydra.tasks.contract import Task
 from primus_hydra.tasks.ending import show_end, show_finished_before, status_of
 from primus_hydra.tasks.preparation import is_finished, plan_attempt
 from primus_hydra.tasks.readiness import Ready, check_ready
-from primus_hydra.tasks.run_folder import next_attempt, refuse_other_text, refuse_other_training, run_paths
+from primus_hydra.tasks.run_folder import (
+    next_attempt,
+    refuse_other_text,
+    refuse_other_training,
+    refuse_too_few_steps,
+    run_paths,
+)
 from primus_hydra.ui.progress import ProgressView
+
+STATE_EVERY_S = 5.0
+"""How often the step in the run's state is renewed while ranks run."""
 
 
 class _Facts(TypedDict):
@@ -63,9 +75,45 @@ class Train(Task):
         if is_finished(paths, composed.job):
             show_finished_before(paths, composed)
             return int(ExitCode.DONE)
-        paths.root.mkdir(parents=True, exist_ok=True)
-        with RunLock(paths.lock), ProgressView(composed.job.training.steps) as view:
-            return _Attempt(composed, ready, paths, view).run()
+        with ProgressView(composed.job.training.steps) as view:
+            for note in _notes(composed):
+                view.say(note)
+            data = prepare_data(composed.job, report=view.status)
+            with run_storage(paths.root):
+                paths.root.mkdir(parents=True, exist_ok=True)
+                with RunLock(paths.lock):
+                    return self._attempt(_Attempt(composed, ready, paths, view), data)
+
+    def run_points(self, points: Sequence[Composed]) -> int:
+        """Train one point after the other; a stop that is asked for ends the sweep, whatever the point made of it."""
+        codes: list[int] = []
+        for number, point in enumerate(points, start=1):
+            codes.append(self.run(point))
+            if self._stop_code is not None:
+                if number < len(points):
+                    print(f"the sweep was stopped: {len(points) - number} of {len(points)} points were not started")
+                return max(*codes, self._stop_code)
+        return max(codes, default=int(ExitCode.DONE))
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._stop_code: int | None = None
+
+    def _attempt(self, attempt: _Attempt, data: PreparedData) -> int:
+        code = attempt.run(data)
+        if attempt.told_to_stop is not None:
+            interrupted = attempt.told_to_stop == signal.SIGINT
+            self._stop_code = int(ExitCode.INTERRUPTED if interrupted else ExitCode.REQUEUE)
+        return code
+
+
+def _notes(composed: Composed) -> list[str]:
+    """Return what the user should know before anything starts."""
+    chosen = os.environ.get(PATCHES_VARIABLE, "")
+    patches = (
+        [] if chosen in ("", "all") else [f"{PATCHES_VARIABLE}={chosen} leaves out patches that this job may need"]
+    )
+    return [*composed.notes, *patches]
 
 
 class _Attempt:
@@ -78,18 +126,16 @@ class _Attempt:
         self.view = view
         self.number = next_attempt(paths)
         self.started_at = time.time()
+        self.told_to_stop: int | None = None
 
-    def run(self) -> int:
+    def run(self, data: PreparedData) -> int:
         job = self.composed.job
-        for note in self.composed.notes:
-            self.view.say(note)
         self.view.say(f"run {self.paths.root.name}, attempt {self.number}")
-        data = prepare_data(job, report=self.view.status)
         refuse_other_text(self.paths, self.number, data, job.resume)
         step = self._choose_checkpoint()
         plan = self._plan(data, step)
         self._write(plan)
-        self._note(RunState(status="running", step=step or 0, **self._facts()))
+        self._note_running(step or 0)
         self.view.status(f"starting {plan.spec.world_size} rank(s) on {job.platform.name}")
         result = self._launch(plan)
         return self._finish(result, step or 0)
@@ -98,6 +144,7 @@ class _Attempt:
         if self.composed.job.resume == "never":
             _set_aside_all(self.paths, self.number)
         choice = pick_checkpoint(self.paths, self.composed.job.resume)
+        refuse_too_few_steps(self.paths, choice.step, self.composed.job.training.steps)
         for damaged in choice.set_aside:
             self.view.say(f"a checkpoint was set aside ({damaged.path.name}): {damaged.reason}")
         if choice.step is not None:
@@ -115,9 +162,14 @@ class _Attempt:
     def _launch(self, plan: LaunchPlan) -> LaunchResult:
         publication = current_publication()
         tail = MetricsTail(self.paths.metrics, skip_existing=True)
-        return launch(plan, _Watching(self.view, tail), published=publication.spec if publication else None)
+        watching = _Watching(self.view, tail, self._note_running)
+        return launch(plan, watching, published=publication.spec if publication else None)
+
+    def _note_running(self, step: int) -> None:
+        self._note(RunState(status="running", step=step, **self._facts()))
 
     def _finish(self, result: LaunchResult, start: int) -> int:
+        self.told_to_stop = result.signal
         self.view.close()
         step = max(start, result.step or 0, *complete_steps(self.paths)[-1:])
         status = status_of(result)
@@ -145,15 +197,26 @@ def _sources(provenance: Mapping[str, object]) -> dict[str, object]:
 
 
 class _Watching:
-    """Feeds the progress view with what the ranks log."""
+    """Feeds the progress view with what the ranks log, and notes the step in the run's state now and then."""
 
-    def __init__(self, view: ProgressView, tail: MetricsTail) -> None:
+    def __init__(self, view: ProgressView, tail: MetricsTail, note: Callable[[int], None]) -> None:
         self._view = view
         self._tail = tail
+        self._note = note
+        self._noted_at = time.monotonic()
 
     def tick(self) -> None:
         """Show new steps."""
-        self._view.feed(self._tail.poll())
+        rows = self._tail.poll()
+        self._view.feed(rows)
+        step = step_of(rows[-1]) if rows else None
+        if step is not None and time.monotonic() - self._noted_at > STATE_EVERY_S:
+            self._noted_at = time.monotonic()
+            self._note(step)
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+        self._view.say(text)
 
 
 def _set_aside_all(paths: RunPaths, attempt: int) -> None:

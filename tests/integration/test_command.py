@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.integration.command import Command
+from tests.integration.command import TIMEOUT_S, Command
 
 pytestmark = pytest.mark.ranks
 
@@ -92,6 +96,52 @@ def test_a_run_whose_values_changed_is_refused_with_the_difference(command: Comm
     assert ended.code == 2
     assert "optimizer.lr: 0.002 -> 0.5" in ended.output
     assert "run.fresh=true" in ended.output
+
+
+@pytest.mark.parametrize("place", ["a-file", "/proc/nowhere"])
+def test_a_run_directory_that_cannot_be_is_named_without_a_traceback(place: str, command: Command) -> None:
+    (command.folder / "a-file").write_text("")
+
+    ended = command.run("data=mock", f"run.dir={place}", "training.steps=2")
+
+    assert ended.code == 3, ended.output
+    assert "run.dir" in ended.output
+    assert "Traceback" not in ended.output
+
+
+def test_a_stop_ends_the_sweep(command: Command) -> None:
+    argv = ("-m", "run.name=stopped-sweep", "optimizer.lr=1e-3,2e-3", "training.steps=300", "data=mock")
+    process = command.start(*argv)
+    points = command.folder / "runs" / "stopped-sweep"
+    end = time.monotonic() + TIMEOUT_S
+    while not [file for file in points.glob("*/metrics.jsonl") if file.stat().st_size]:
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=TIMEOUT_S)
+
+    assert process.returncode == 130, output
+    assert "1 of 2 points were not started" in output
+    assert len(list(points.iterdir())) == 1
+
+
+def test_a_full_disk_is_named_and_what_was_saved_stays(command: Command, tmp_path: Path) -> None:
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("cannot be had here: mounting a small file system needs root")
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(small)], check=True)
+    try:
+        overrides = ("data=mock", f"run.dir={small}", "run.name=full", "training.steps=40", "checkpoint.every=1")
+        ended = command.run(*overrides, "checkpoint.keep=0")
+        assert ended.code not in (0, 4), ended.output
+        assert "No space left" in ended.output
+        assert "this is a bug" not in ended.output
+        kept = [path.parent for path in small.glob("full/checkpoints/step-*/primus_checkpoint.json")]
+        assert kept, ended.output
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
 
 
 def test_a_platform_that_this_machine_is_not_is_refused_with_the_ways_out(command: Command) -> None:

@@ -32,10 +32,11 @@ def test_a_rank_that_finishes_ends_with_zero_and_leaves_its_record(tmp_path: Pat
     assert json.loads((launch.run_dir / "attempts/1/spec.json").read_text())["environment"]["TOY_OWN"] == "yes"
 
 
-def test_sigterm_finishes_the_step_saves_and_asks_for_a_requeue(tmp_path: Path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_scheduler_or_a_lost_terminal_has_the_step_finished_saved_and_requeued(number: int, tmp_path: Path):
     with toy_launch(tmp_path, SLOW) as launch:
         launch.wait_for_step(2)
-        launch.signal(signal.SIGTERM)
+        launch.signal(number)
         result = launch.result()
     assert result["code"] == 75, launch.logs()
     assert result["status"] == {"0": "stopped"}

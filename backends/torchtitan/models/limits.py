@@ -184,7 +184,8 @@ def _sequence_problems(parallel: ParallelConfig, seq_length: int | None) -> Iter
     if parallel.cp > 1 and seq_length % (parallel.cp * _CP_BLOCK):
         yield Problem(
             key="training.seq_length",
-            what=f"with parallel.cp={parallel.cp} it must be a multiple of {parallel.cp * _CP_BLOCK}",
+            what=f"{seq_length} is not a multiple of {parallel.cp * _CP_BLOCK}, as parallel.cp={parallel.cp} needs",
+            hint=f"use training.seq_length={max(1, seq_length // (parallel.cp * _CP_BLOCK)) * parallel.cp * _CP_BLOCK}",
         )
     elif seq_length % pieces:
         yield Problem(
