@@ -104,3 +104,10 @@ def test_package_headers_stand_on_the_first_line_where_hydra_reads_them() -> Non
     ]
 
     assert late == []
+
+
+def test_the_proxy_that_ships_is_the_large_model_with_fewer_layers(composed: Compose) -> None:
+    proxy, whole = composed("experiment=llama3_8b_proxy").job.model, composed("model=llama3_8b").job.model
+
+    assert (proxy.num_hidden_layers, proxy.hidden_size, proxy.vocab_size) == (4, whole.hidden_size, whole.vocab_size)
+    assert proxy.parameters is None
