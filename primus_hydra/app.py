@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -90,7 +91,10 @@ def parse_flags(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _refuse_flags(message: str) -> NoReturn:
-    raise UserError(Problem(what=message, hint=f"{PROGRAM} --help shows the flags"))
+    flag = re.search(r"unrecognized arguments: --?([\w.-]+)", message)
+    known = key_hint(flag[1], all_keys()) if flag else None
+    hint = f"settings are KEY=VALUE, without dashes; {known}" if known else f"{PROGRAM} --help shows the flags"
+    raise UserError(Problem(what=message, hint=hint))
 
 
 def _given(flags: argparse.Namespace, name: str) -> bool:

@@ -84,7 +84,9 @@ class Checker:
         near = [_join(path, name) for name in nearest(key, fields)] or self._elsewhere(key)
         if near:
             return f"did you mean {' or '.join(self.owners.get(name, f'{PREFIX}.{name}') for name in near)}?"
-        settable = [name for name, node in fields.items() if node["type"] != "code"]
+        settable = [
+            name for name, node in fields.items() if node["type"] != "code" and _join(path, name) not in self.owners
+        ]
         return f"keys here: {', '.join(settable)}" if settable else "nothing can be set here"
 
     def _elsewhere(self, key: str) -> list[str]:

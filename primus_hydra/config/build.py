@@ -140,7 +140,7 @@ class _Builder:
             self.wrong(path, "a key in a file cannot hold a dot", f"write it nested: {outer}: {{{inner}: ...}}")
             return
         parent = path.removesuffix(name)
-        here = f"keys here: {', '.join(siblings)}" if siblings else "there are none here"
+        here = f"keys here: {', '.join(siblings)}" if siblings else "there are no keys here"
         hint = key_hint(path, [*(f"{parent}{sibling}" for sibling in siblings), *schema_keys(JobConfig)]) or here
         self.wrong(path, "there is no such key", hint)
 

@@ -141,7 +141,11 @@ def _explain(error: yaml.YAMLError, text: str, findings: _Findings) -> None:
         return
     said = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).replace("\n", " ")
     if "another document" in said:
-        findings.add("the file holds more than one document", line, "keep one: remove the second ---")
+        findings.add(
+            "the file holds more than one document",
+            line,
+            "keep one: remove this --- and everything below it, or join the two",
+        )
         return
     findings.add(f"the file is not valid YAML: {said}", line, _yaml_hint(said))
 

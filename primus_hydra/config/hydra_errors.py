@@ -97,7 +97,7 @@ class Translator:
         return Problem(key="defaults", what=what, where=where, hint=hint)
 
     def _no_key(self, match: re.Match[str], where: str | None) -> Problem:
-        hint = "--hydra-help tells of Hydra's own keys" if match["name"].startswith("hydra") else None
+        hint = "--cfg hydra shows Hydra's own keys" if match["name"].startswith("hydra") else None
         return Problem(key=match["name"], what="there is no such key", where=where, hint=hint)
 
     def _not_chosen(self, match: re.Match[str], where: str | None) -> Problem:

@@ -158,10 +158,9 @@ def _refusal(name: str, key: str, allowed: AllowList) -> Problem:
         return Problem(key=key, what=what, hint=f"write {OWN_PACKAGE}.{name}")
     # The standard library declares nothing: what is needed of it must be wrapped in a package of one's own.
     owner = "my_package" if package in sys.stdlib_module_names else package
-    declaration = f'[project.entry-points."{ENTRY_POINT_GROUP}"] {owner} = "{owner}"'
-    return Problem(
-        key=key, what=what, hint=f"to allow a package of yours, install it with {declaration} in its pyproject.toml"
-    )
+    declaration = f'[project.entry-points."{ENTRY_POINT_GROUP}"]\n{owner} = "{owner}"'
+    hint = f"to allow a package of yours, put these two lines in its pyproject.toml and install it:\n{declaration}"
+    return Problem(key=key, what=what, hint=hint)
 
 
 def _resolve(name: str, key: str, allowed: AllowList) -> Callable[..., Any]:

@@ -83,7 +83,8 @@ def _problem(path: str, error: Exception) -> Problem:
         return _to_be_given(path)
     variable = _cause(error, MissingVariable)
     if variable is not None:
-        hint = f"set it (export {variable.name}=...), or give a default: ${{env:{variable.name},VALUE}}"
+        default = f"'${{env:{variable.name},VALUE}}'"
+        hint = f"set it (export {variable.name}=...), or give a default, quoted for the shell: {default}"
         return Problem(key=path, what=f"the environment variable {variable.name} is not set", hint=hint)
     said = str(error).splitlines()[0] or type(error).__name__
     if isinstance(error, RecursionError) or "Recursive interpolation" in said:

@@ -68,7 +68,7 @@ def _axis(override: str, place: str, problems: list[Problem]) -> list[str]:
     key = parsed.get_key_element()
     if not parsed.is_discrete_sweep():
         what = "a continuous sweep needs a sweeper"
-        hint = "list the values, separated by commas, or choose hydra/sweeper=..."
+        hint = "list the values, separated by commas; only a Hydra sweeper plugin that you install takes an interval"
         problems.append(Problem(key=parsed.key_or_group, what=what, where=place, hint=hint))
         return [override]
     values = _values(parsed)

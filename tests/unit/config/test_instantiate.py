@@ -111,7 +111,7 @@ def test_a_foreign_target_is_refused_by_name_with_the_way_to_allow_it(target: st
         assert f"{target} is refused: {package} is not a package" in problem.what
         assert problem.hint is not None
         owner = "my_package" if package in sys.stdlib_module_names else package
-        assert f'[project.entry-points."primus_hydra.targets"] {owner} = "{owner}"' in problem.hint
+        assert f'[project.entry-points."primus_hydra.targets"]\n{owner} = "{owner}"' in problem.hint
 
 
 @pytest.mark.parametrize(("target", "reason"), TRICKS.items())

@@ -40,7 +40,7 @@ def test_good_native_keys_pass(config: dict[str, Any]) -> None:
     ("config", "expected"),
     [
         ({"training": {"gc_freg": 1}}, "backend.config.training.gc_freg: torchtitan has no such key here"),
-        ({"training": {"gc_freg": 1}}, "did you mean backend.config.training.gc_freq or"),
+        ({"training": {"gc_freg": 1}}, "did you mean backend.config.training.gc_freq?"),
         ({"gc_freq": 1}, "did you mean backend.config.training.gc_freq?"),
         ({"seq_len": 1}, "did you mean training.seq_length?"),
         ({"training": {"gc_freq": "often"}}, "expects a whole number, not the text 'often'"),
