@@ -10,6 +10,7 @@ import pytest
 
 from primus_hydra.backends.torchtitan.adapter import TorchTitanAdapter
 from primus_hydra.config.build import schema_keys
+from primus_hydra.config.layout import layout_of
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.errors import UserError
 from tests.support import make_job
@@ -108,7 +109,8 @@ def test_every_training_key_is_translated_or_refused(key: str) -> None:
     before = plain(translate(COMPANIONS.get(key)))
     for value in VALUES.get(key) or other_values(kind, leaf(base, key)):
         overrides = {**COMPANIONS.get(key, {}), key: value}
-        problems = TorchTitanAdapter(make_job(overrides)).problems()
+        job = make_job(overrides)
+        problems = [*layout_of(job)[1], *TorchTitanAdapter(job).problems()]
         if problems:
             assert any(str(problem.key).startswith(key) for problem in problems), (value, problems)
         elif key not in CARRIED_OUT_BY_THE_TRAINER:
