@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import gc
 import os
 import re
 import sys
@@ -103,12 +104,14 @@ def _given(flags: argparse.Namespace, name: str) -> bool:
 
 def run_composed(composed: Composed) -> int:
     """Run the task of a composed job."""
+    gc.enable()  # off since the start of the process, see `__main__`
     with _placing(composed):
         return make_task(composed.job.task).run(composed)
 
 
 def run_points(points: Sequence[Composed]) -> int:
     """Run the points of a sweep; points of one task go to it together, so that it may give one answer."""
+    gc.enable()
     nodes = [point.job.task for point in points]
     if points and all(node == nodes[0] for node in nodes):
         with _placing(points[0]):
