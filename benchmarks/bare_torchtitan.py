@@ -22,7 +22,7 @@ from primus_hydra.config.layout import layout_of
 from primus_hydra.data.corpus import open_corpus
 from primus_hydra.data.prepare import prepare_data
 from primus_hydra.data.problem_log import ProblemLog
-from primus_hydra.patching import PatchContext, Phase, load_patches, run_patches
+from primus_hydra.patching import PatchContext, load_patches, run_patches
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.runtime.contracts import RankContext, StepMetrics
 
@@ -71,17 +71,13 @@ def main(folder: Path, overrides: list[str]) -> None:
     from primus_hydra.backends.torchtitan.native_0_3 import translate
 
     native = translate(job, context)
-    run_patches("build_args", dataclasses.replace(patches, phase=_phase("build_args"), native=native))
+    run_patches("build_args", dataclasses.replace(patches, phase="build_args", native=native))
     config = _plain(native, _write_corpus(folder, job))
     _time_steps(folder)
     trainer = config.build()
     trainer.train()
     trainer.close()
     assert to_tree(job)["training"]["steps"] == trainer.step
-
-
-def _phase(name: Phase) -> Phase:
-    return name
 
 
 def _plain(native: Any, corpus: Path) -> Any:

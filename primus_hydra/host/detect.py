@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from primus_hydra.errors import HostError, Problem, UserError
+from primus_hydra.errors import Problem, UserError
 from primus_hydra.host.amd import find_amd, with_product_names
 from primus_hydra.host.cores import Cores, read_cores
 from primus_hydra.host.gpu import Gpu, visible
@@ -96,17 +96,6 @@ def detect_platform(
         cores=read_cores(root),
         notes=(*nvidia.notes, *amd.notes),
     )
-
-
-def detected_platform(config_dirs: Sequence[Path]) -> str:
-    """Return this machine's platform among the files of `config_dirs`, strongest folder first.
-
-    Raises HostError for GPUs that no file knows or that differ, UserError for a platform file that cannot be read.
-    """
-    detection = detect_platform(platform_names(config_dirs))
-    if detection.platform is None:
-        raise HostError(*([detection.problem] if detection.problem else []))
-    return detection.platform
 
 
 def platform_names(config_dirs: Sequence[Path]) -> dict[str, list[str]]:

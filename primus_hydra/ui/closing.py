@@ -18,7 +18,7 @@ from typing import Literal, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from primus_hydra.run.metrics import Row, last_per_step, number, step_of
+from primus_hydra.run.metrics import Row, last_per_step, number
 from primus_hydra.ui.words import amount, duration, loss
 
 Ending = Literal["done", "finished_before", "interrupted", "saved", "failed", "hung"]
@@ -69,11 +69,6 @@ def losses_of(rows: Sequence[Row]) -> tuple[float | None, float | None, float | 
     train = [value for row in last if (value := number(row, "loss")) is not None]
     validation = [value for row in last if (value := number(row, "validation_loss")) is not None]
     return (train[0] if train else None, train[-1] if train else None, validation[-1] if validation else None)
-
-
-def last_step_of(rows: Sequence[Row]) -> int:
-    """Return the highest step that was logged, 0 for none."""
-    return max((step for row in rows if (step := step_of(row)) is not None), default=0)
 
 
 def tail_of(log: Path, lines: int = TAIL_LINES) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ import pytest
 from primus_hydra.ui.closing import (
     Closing,
     Failure,
-    last_step_of,
     losses_of,
     show_closing,
     tail_of,
@@ -103,7 +102,6 @@ def test_losses_are_taken_from_the_last_row_of_each_step():
         {"step": 3},
     ]
     assert losses_of(rows) == (7.0, 8.0, 8.5)
-    assert last_step_of(rows) == 3
     assert losses_of([]) == (None, None, None)
 
 
