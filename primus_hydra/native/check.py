@@ -10,13 +10,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from primus_hydra.backends.torchtitan.describe import Node
 from primus_hydra.config.build import describe
-from primus_hydra.config.suggest import nearest
+from primus_hydra.config.suggest import nearest, renamed
 from primus_hydra.errors import PrimusError, Problem
+from primus_hydra.native.describe import Node, only_code
 
 PREFIX = "backend.config"
 TARGET = "_target_"
+DTYPES = (
+    *("float32", "bfloat16", "float16", "float64"),
+    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+    *("uint8", "int8", "int16", "int32", "int64"),
+)
+"""Names of torch's dtypes, the usual ones first; `torch.` may stand before each."""
+_WORDS = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "null": "null",
+    "dtype": "a dtype such as float32 or bfloat16",
+    "dict": "a group of keys",
+}
+_OF_MANY = {"int": " of whole numbers", "float": " of numbers", "str": " of texts", "list": " of lists"}
+_CLOSE = 0.8
+"""How alike a key of this place must be to be named before the same key of another place."""
+_MANY = 40
+"""More keys than anyone reads in a message."""
 
 
 class Catalog(Protocol):
@@ -30,10 +50,11 @@ class Catalog(Protocol):
 class Checker:
     """Walks a tree of native keys; `placed` gives the class that sits at each path before the user's keys.
 
-    `keep` names paths whose implementation may be replaced only by one that derives from the placed one; `owners` gives
-    the neutral key that a hint names instead of a native one.
+    `backend` is its name in messages. `keep` names paths whose implementation may be replaced only by one that derives
+    from the placed one; `owners` gives the key that a hint names instead of a native one.
     """
 
+    backend: str
     catalog: Catalog
     placed: Mapping[str, str | None]
     keep: frozenset[str] = frozenset()
@@ -63,7 +84,7 @@ class Checker:
         fields: Mapping[str, Node] = info["fields"]
         for key, value in tree.items():
             if key != TARGET:
-                self._field(fields, str(key), value, path)
+                self._field(name, fields, str(key), value, path)
         # An object that sits here already lends its values, also to another class that takes its place.
         for key in (
             [] if complete else [key for key, node in fields.items() if node.get("required") and key not in tree]
@@ -74,19 +95,26 @@ class Checker:
         default = node.get("default")
         return self.placed.get(path) or (default.get(TARGET) if isinstance(default, Mapping) else None)
 
-    def _field(self, fields: Mapping[str, Node], key: str, value: Any, path: str) -> None:
+    def _field(self, name: str, fields: Mapping[str, Node], key: str, value: Any, path: str) -> None:
         here = _join(path, key)
         if key not in fields:
-            return self.wrong(here, "torchtitan has no such key here", self._hint(key, fields, path))
+            return self.wrong(here, f"{self.backend} has no such key here", self._hint(name, key, fields, path))
         return self._value(fields[key], value, here)
 
-    def _hint(self, key: str, fields: Mapping[str, Node], path: str) -> str | None:
-        near = [_join(path, name) for name in nearest(key, fields)] or self._elsewhere(key)
+    def _hint(self, owner: str, key: str, fields: Mapping[str, Node], path: str) -> str | None:
+        close = [_join(path, name) for name in nearest(key, fields, cutoff=_CLOSE)]
+        near = close or self._elsewhere(key)
+        if not near and (known := renamed(key)):
+            return known
+        near = near or [_join(path, name) for name in nearest(key, fields)]
         if near:
-            return f"did you mean {' or '.join(self.owners.get(name, f'{PREFIX}.{name}') for name in near)}?"
+            names = dict.fromkeys(self.owners.get(name, f"{PREFIX}.{name}") for name in near)
+            return f"did you mean {' or '.join(names)}?"
         settable = [
-            name for name, node in fields.items() if node["type"] != "code" and _join(path, name) not in self.owners
+            name for name, node in fields.items() if not only_code(node) and _join(path, name) not in self.owners
         ]
+        if len(settable) > _MANY:
+            return f"the keys here are the fields of {owner}"
         return f"keys here: {', '.join(settable)}" if settable else "nothing can be set here"
 
     def _elsewhere(self, key: str) -> list[str]:
@@ -99,7 +127,9 @@ class Checker:
 
     def _value(self, node: Node, value: Any, path: str) -> None:
         kind = node["type"]
-        if kind == "object":
+        if only_code(node):
+            self.wrong(path, "can only be set by code")
+        elif kind == "object":
             self._object(node, value, path)
         elif kind == "union":
             self._union(node["any_of"], value, path)
@@ -115,7 +145,7 @@ class Checker:
             return self._union_object([member for member in members if member["type"] == "object"], value, path)
         if any(self._fits(member, value, path) for member in members):
             return None
-        words = " or ".join(_words(member) for member in members)
+        words = " or ".join(dict.fromkeys(_words(member) for member in members if not only_code(member)))
         return self.wrong(path, f"expects {words}, not {describe(value)}", scalar_hint(members, value))
 
     def _union_object(self, members: Sequence[Node], value: Mapping[str, Any], path: str) -> None:
@@ -129,7 +159,7 @@ class Checker:
             self.wrong(path, "nothing sits here", f"choose with {PREFIX}.{path}.{TARGET}={' or '.join(classes)}")
 
     def _fits(self, node: Node, value: Any, path: str) -> bool:
-        probe = Checker(catalog=self.catalog, placed=self.placed, keep=self.keep)
+        probe = Checker(backend=self.backend, catalog=self.catalog, placed=self.placed, keep=self.keep)
         probe._value(node, value, path)
         return not probe.problems
 
@@ -176,9 +206,7 @@ class Checker:
 def scalar_error(node: Node, value: Any) -> tuple[str, str | None] | None:
     """Say how a value does not fit a scalar node (and a hint), or None if it fits."""
     kind = node["type"]
-    if kind == "code":
-        return "can only be set by code", None
-    if kind == "any" or (kind == "choice" and _chosen(value, node["choices"])):
+    if kind == "any" or (kind in ("choice", "enum") and _chosen(value, node["choices"])):
         return None
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     fits = {
@@ -187,15 +215,21 @@ def scalar_error(node: Node, value: Any) -> tuple[str, str | None] | None:
         "float": number,
         "str": isinstance(value, str),
         "null": value is None,
+        "dtype": isinstance(value, str) and value.removeprefix("torch.") in DTYPES,
     }.get(kind, False)
     return None if fits else (f"expects {_words(node)}, not {describe(value)}", scalar_hint([node], value))
 
 
 def scalar_hint(nodes: Sequence[Node], value: Any) -> str | None:
     """Suggest the nearest choice of any of the nodes."""
-    choices = [str(choice) for node in nodes for choice in node.get("choices", ())]
+    choices = [str(choice) for node in nodes for choice in choices_of(node)]
     near = nearest(str(value), choices)
     return f"did you mean {near[0]}?" if near else None
+
+
+def choices_of(node: Node) -> Sequence[Any]:
+    """Return what may be chosen, where a node has choices."""
+    return DTYPES if node["type"] == "dtype" else node.get("choices", ())
 
 
 def _chosen(value: Any, choices: Sequence[Any]) -> bool:
@@ -203,12 +237,17 @@ def _chosen(value: Any, choices: Sequence[Any]) -> bool:
 
 
 def _words(node: Node) -> str:
-    if node["type"] == "choice":
+    if node["type"] in ("choice", "enum"):
         return f"one of {', '.join(str(choice) for choice in node['choices'])}"
     if node["type"] == "object":
         return f"a {node['class']}"
-    words = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "text", "null": "null"}
-    return words.get(node["type"], f"a {node['type']}")
+    return _list_words(node["items"]) if node["type"] in ("list", "tuple") else _WORDS[node["type"]]
+
+
+def _list_words(items: Node | Sequence[Node]) -> str:
+    if not isinstance(items, Mapping):
+        return f"a list of {len(items)} items"
+    return f"a list{_OF_MANY.get(items['type'], '')}"
 
 
 def _join(path: str, key: str) -> str:

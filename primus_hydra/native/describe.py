@@ -1,13 +1,16 @@
-"""Describe torchtitan's configuration classes as plain data, so that keys can be checked without torch.
+"""Describe a backend's configuration classes as plain data, so that keys can be checked without the backend.
 
 A class description names the dataclasses it derives from and gives each field a node: its type, choices and default.
-What no text can say (a callable, a torch dtype, a model) becomes the type `code`, which no configuration may set.
+A torch dtype and a member of an enum are named by text; what no text can say (a callable, a model, a private field)
+becomes the type `code`, which no configuration may set.
 Imports no torch itself: it looks at classes that the caller has imported.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
+import importlib
 import types
 import typing
 from collections.abc import Mapping
@@ -21,6 +24,23 @@ _SCALARS: dict[Any, str] = {bool: "bool", int: "int", float: "float", str: "str"
 def name_of(cls: type) -> str:
     """Return the import path of a class."""
     return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def class_at(name: str) -> type[Any]:
+    """Import the class at a path that `name_of` gave; raises ImportError or AttributeError if it is not there."""
+    module, _, attribute = name.rpartition(".")
+    while True:
+        try:
+            found: Any = importlib.import_module(module)
+            break
+        except ModuleNotFoundError:
+            module, _, part = module.rpartition(".")
+            if not module:
+                raise
+            attribute = f"{part}.{attribute}"
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    return typing.cast("type[Any]", found)
 
 
 def describe_class(cls: type[Any]) -> dict[str, Any]:
@@ -48,9 +68,24 @@ def describe_type(hint: Any) -> Node:
         return _describe_tuple(args)
     if dict in (origin, hint):
         return {"type": "dict", "values": describe_type(args[1]) if args else {"type": "any"}}
+    if is_dtype(hint):
+        return {"type": "dtype"}
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return {"type": "enum", "choices": list(hint.__members__)}
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and not _is_model_spec(hint):
         return {"type": "object", "class": name_of(hint)}
     return {"type": "code"}
+
+
+def is_dtype(hint: Any) -> bool:
+    """Whether a type is torch's dtype, told by its name."""
+    return isinstance(hint, type) and (hint.__module__, hint.__qualname__) == ("torch", "dtype")
+
+
+def only_code(node: Mapping[str, Any]) -> bool:
+    """Whether no text can set a field of this node; null says nothing that the default does not."""
+    members = [member for member in node.get("any_of", ()) if member["type"] != "null"]
+    return node["type"] == "code" or (bool(members) and all(only_code(member) for member in members))
 
 
 def classes_below(instance: Any) -> dict[str, type[Any]]:
@@ -84,11 +119,18 @@ def _describe_tuple(args: tuple[Any, ...]) -> Node:
 
 
 def _describe_field(field: dataclasses.Field[Any], hint: Any) -> Node:
-    node = describe_type(hint)
+    node = {"type": "code"} if field.name.startswith("_") else describe_type(hint)
     if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
         return {**node, "required": True}
     value = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    if value is None and not _admits_null(node):  # a field that says `x: int = None` means it
+        members = node.get("any_of", [node])
+        node = {"type": "union", "any_of": [*members, {"type": "null"}]}
     return {**node, "default": _plain(value)}
+
+
+def _admits_null(node: Node) -> bool:
+    return node["type"] in ("null", "any", "code") or any(_admits_null(member) for member in node.get("any_of", ()))
 
 
 def _plain(value: Any) -> Any:
@@ -98,6 +140,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, enum.Enum):
+        return value.name
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
 
 
