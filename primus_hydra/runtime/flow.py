@@ -19,6 +19,7 @@ from primus_hydra.patching import PatchContext, PatchError, PatchRecord, Phase, 
 from primus_hydra.run.atomic import write_json
 from primus_hydra.run.checkpoints import checkpoint_steps
 from primus_hydra.run.manifest import MANIFEST, verify
+from primus_hydra.run.model_shape import shape_of
 from primus_hydra.runtime.contracts import BackendAdapter, BaseTrainer, RankContext, StepMetrics
 from primus_hydra.runtime.distributed import RankNumbers
 from primus_hydra.runtime.ledger import FileLedger
@@ -161,7 +162,7 @@ class RankFlow:
             backend_version=backend_version,
             metrics=self._metrics,
             stop=self._stop,
-            ledger=FileLedger(paths, self._numbers.rank, _manifest_extra(self._spec, backend_version)),
+            ledger=FileLedger(paths, self._numbers.rank, _manifest_extra(self._spec, self._job, backend_version)),
         )
 
 
@@ -214,8 +215,15 @@ def _patch_context(spec: AttemptSpec, job: JobConfig) -> PatchContext:
     )
 
 
-def _manifest_extra(spec: AttemptSpec, backend_version: str) -> dict[str, object]:
-    return {"world_size": spec.world_size, "dp": spec.layout.dp, "backend_version": backend_version}
+def _manifest_extra(spec: AttemptSpec, job: JobConfig, backend_version: str) -> dict[str, object]:
+    vocab_size = spec.data.vocab_size if spec.data is not None else None
+    return {
+        "world_size": spec.world_size,
+        "dp": spec.layout.dp,
+        "backend": job.backend.name,
+        "backend_version": backend_version,
+        "model": {"name": job.model.name, **shape_of(job.model, vocab_size)},
+    }
 
 
 def _installed(package: str) -> str | None:

@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.integration.torchtitan.driver import Result, Scenario
+from tests.integration.ranked.driver import Result, Scenario
 
-_DRIVER = "tests.integration.torchtitan.driver"
+_DRIVER = "tests.integration.ranked.driver"
 _ROOT = Path(__file__).resolve().parents[3]
 
 
 class RankServer:
-    """The server process; it and its ranks share a session of their own, which `close` ends."""
+    """The server process of a backend; it and its ranks share a session of their own, which `close` ends."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, backend: str, log: Path) -> None:
         self._log = log
         with log.open("w") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _DRIVER],
+                [sys.executable, "-m", _DRIVER, backend],
                 cwd=_ROOT,
                 env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
                 stdin=subprocess.PIPE,
