@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 
 from megatron.core import num_microbatches_calculator as calculator
 
+from primus_hydra.backends.megatron.rampup import rampup_problems
 from primus_hydra.backends.megatron.sections import Batch
 from primus_hydra.config.layout import Layout
 from primus_hydra.errors import Problem, UserError, raise_all
-
-_KEY = "backend.config.batch.rampup"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,26 +41,6 @@ def batch_size(settings: Batch, layout: Layout, *, rank: int, multiple_of_microb
         rank, settings.rampup, layout.global_batch_size, layout.micro_batch_size, layout.dp
     )
     return BatchSize(layout=layout, multiple=multiple)
-
-
-def rampup_problems(rampup: list[int], global_batch_size: int, multiple: int) -> list[Problem]:
-    """Return everything that stands against a ramp [first size, increment, samples] up to `global_batch_size`."""
-    if len(rampup) != 3 or min(rampup) < 1:
-        return [_problem(f"{rampup} is not [first global batch size, increment, samples], each at least 1")]
-    first, increment, _ = rampup
-    if first >= global_batch_size or (global_batch_size - first) % increment:
-        what = f"steps of {increment} from {first} do not lead up to training.global_batch_size={global_batch_size}"
-        return [_problem(what)]
-    sizes = [size for size in range(first, global_batch_size + 1, increment) if size % multiple]
-    if sizes:
-        return [
-            _problem(f"a step of {sizes[0]} samples is not a multiple of the {multiple} that all ranks take at once")
-        ]
-    return []
-
-
-def _problem(what: str) -> Problem:
-    return Problem(key=_KEY, what=what, hint="null keeps the global batch size constant")
 
 
 def measured_samples(wanted: int, available: int, multiple: int) -> int:

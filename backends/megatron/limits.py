@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from primus_hydra.backends.megatron.models.limits import model_problems
 from primus_hydra.backends.megatron.models.split import group_problems, split_problems
+from primus_hydra.backends.megatron.rampup import rampup_problems
 from primus_hydra.config.architecture import training_problems
 from primus_hydra.config.layout import Layout, layout_of
 from primus_hydra.config.schema import JobConfig
@@ -46,6 +47,8 @@ _ENGINE_ONLY: Final = (
 """Switches of Megatron's TransformerConfig that need Transformer Engine."""
 
 
+_GROUPS: Final = ["cp", "dp", "ep", "pp", "tp"]
+"""Kinds of parallel groups, whose order over the ranks may be chosen."""
 _FIXED: Final = (
     ("transformer.calculate_per_token_loss", True, "the loss of our loop is a mean over tokens, not over microbatches"),
     ("ddp.average_in_collective", False, "gradients are sums here, divided once by the number of tokens"),
@@ -89,8 +92,55 @@ def job_problems(job: JobConfig) -> list[Problem]:
         *_memory_problems(job),
         *_precision_problems(job, local=local),
         *_native_problems(job, local=local),
+        *_range_problems(job),
+        *_seed_problems(job),
+        *(_rampup_problems(job, layout) if layout else ()),
+        *(_balance_problems(job, layout) if layout else ()),
         *_checkpoint_problems(job, rows),
     ]
+
+
+def _seed_problems(job: JobConfig) -> Iterator[Problem]:
+    if _native(job, "checkpoint").get("create_seed") is True and not job.checkpoint.enable:
+        key = "backend.config.checkpoint.create_seed"
+        yield Problem(key=key, what="nothing is saved with checkpoint.enable=false", hint="set checkpoint.enable=true")
+
+
+def _rampup_problems(job: JobConfig, layout: Layout) -> list[Problem]:
+    rampup = _native(job, "batch").get("rampup")
+    if not isinstance(rampup, list) or not all(isinstance(size, int) for size in rampup):
+        return []  # null, or what the check of native keys refuses
+    rounds = layout.pp if job.parallel.vpp > 1 else 1
+    return rampup_problems(rampup, layout.global_batch_size, layout.micro_batch_size * layout.dp * rounds)
+
+
+def _range_problems(job: JobConfig) -> Iterator[Problem]:
+    """Check the values of our own sections, of which the data file knows only the types."""
+    every = _native(job, "loop").get("garbage_collect_every")
+    if isinstance(every, int) and every < 1:
+        what = f"{every} is not a number of steps"
+        yield Problem(key="backend.config.loop.garbage_collect_every", what=what, hint="null leaves it to Python")
+    minutes = _native(job, "parallel").get("distributed_timeout_minutes")
+    if isinstance(minutes, int) and minutes < 1:
+        key = "backend.config.parallel.distributed_timeout_minutes"
+        yield Problem(key=key, what=f"{minutes} leaves no time for a collective")
+    order = _native(job, "parallel").get("order")
+    if isinstance(order, str) and sorted(order.split("-")) != _GROUPS:
+        key = "backend.config.parallel.order"
+        yield Problem(key=key, what=f"{order!r} does not name each of {', '.join(_GROUPS)} once, with - between them")
+    ranks = _native(job, "loop").get("profile_ranks")
+    if isinstance(ranks, str) and not all(part.strip().isdigit() for part in ranks.split(",")):
+        key = "backend.config.loop.profile_ranks"
+        yield Problem(key=key, what=f"{ranks!r} is no list of ranks", hint='numbers with commas, such as "0,8"')
+
+
+def _balance_problems(job: JobConfig, layout: Layout) -> Iterator[Problem]:
+    if job.model.is_moe and job.model.aux_loss_alpha and packs_documents(job) and layout.micro_batch_size > 1:
+        yield Problem(
+            key="training.micro_batch_size",
+            what="the balance loss is counted per sequence, and packed documents make one sequence of a microbatch",
+            hint="use 1, or data.document_mask=false",
+        )
 
 
 def _embedding_rows(job: JobConfig) -> int | None:

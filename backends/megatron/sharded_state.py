@@ -184,6 +184,6 @@ def _shapes_of(weights: dict[str, Any]) -> dict[str, Shape]:
 def _read_by_all(ranks: Ranks, folder: Path, reading: Callable[[], Value]) -> Value:
     value, failure = ranks.all_succeed(reading)
     if failure is not None or value is None:
-        hint = "use another checkpoint; a run's newest complete one is taken when the folder is moved away"
+        hint = "name another checkpoint; a run that is resumed takes the one before when this folder is moved away"
         raise HostError(Problem(what=f"the checkpoint cannot be read: {failure}", where=str(folder), hint=hint))
     return value

@@ -19,6 +19,7 @@ from primus_hydra.backends.megatron.checkpointer import Checkpointer
 from primus_hydra.backends.megatron.flops import size_of
 from primus_hydra.backends.megatron.hf_export import export_hf
 from primus_hydra.backends.megatron.hf_load import load_hf
+from primus_hydra.backends.megatron.limits import packs_documents
 from primus_hydra.backends.megatron.loop import Loop, Parts
 from primus_hydra.backends.megatron.metrics import Reporter
 from primus_hydra.backends.megatron.microbatches import Pass
@@ -107,7 +108,7 @@ class PretrainTrainer(BaseTrainer):
             chunks,
             device,
             seq_length=job.training.seq_length,
-            pack_documents=config.model.layer_implementation == "transformer_engine",
+            pack_documents=packs_documents(job),
         )
         return Parts(
             chunks=chunks,

@@ -1,6 +1,6 @@
 """Looks at the checkpoint that a run starts from, before a rank is started: whole, of this backend, of this model.
 
-Says nothing of `hf:DIR`, nor of a folder that is not on this machine: the job may run on another one.
+Says nothing of `hf:DIR`, nor, with `launch.check_paths=false`, of a folder that only the nodes have.
 """
 
 from __future__ import annotations
@@ -28,16 +28,23 @@ def init_from_problems(job: JobConfig, vocab_size: int | None = None) -> list[Pr
     if job.init_from is None or hf_folder(job.init_from) is not None:
         return []
     folder = Path(job.init_from).expanduser()
-    return checkpoint_problems(folder, job, vocab_size) if folder.is_dir() else []
+    if folder.is_dir():
+        return checkpoint_problems(folder, job, vocab_size)
+    return [_missing(folder)] if job.launch.check_paths else []
 
 
 def require_checkpoint(job: JobConfig, vocab_size: int | None = None) -> Path:
     """Return the folder that `init_from` names, as a rank needs it; raises UserError with every problem."""
     folder = Path(job.init_from or "").expanduser().resolve()
     if not folder.is_dir():
-        raise UserError(Problem(key=KEY, what=f"{folder} is not a folder"))
+        raise UserError(_missing(folder))
     raise_all(checkpoint_problems(folder, job, vocab_size))
     return folder
+
+
+def _missing(folder: Path) -> Problem:
+    hint = "name a step folder, or hf:DIR for Hugging Face weights; launch.check_paths=false if only the nodes have it"
+    return Problem(key=KEY, what=f"there is no folder {folder}", hint=hint)
 
 
 def checkpoint_problems(folder: Path, job: JobConfig, vocab_size: int | None) -> list[Problem]:

@@ -47,3 +47,9 @@ def retire(folder: Path) -> Path | None:
         return folder.rename(target)
     except FileNotFoundError:
         return None
+
+
+def sweep_retired(paths: RunPaths) -> None:
+    """Delete what deletions that were cut short left behind; only the one live attempt of a run may call it."""
+    for folder in paths.checkpoints.glob(f"{_RETIRED}*"):
+        shutil.rmtree(folder, ignore_errors=True)

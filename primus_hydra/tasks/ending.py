@@ -111,5 +111,6 @@ def _failure(result: LaunchResult) -> Failure | None:
         exit_code=result.exit_code,
         log=result.log,
         message=said.message if said else result.message,
-        tail=tail_of(result.log),
+        # What a person can mend is said whole; the log before it is only in the way.
+        tail=() if result.exit_code in (ExitCode.USER, ExitCode.HOST) else tail_of(result.log),
     )

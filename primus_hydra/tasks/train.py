@@ -29,6 +29,7 @@ from primus_hydra.run.checkpoints import complete_steps, pick_checkpoint
 from primus_hydra.run.lock import RunLock
 from primus_hydra.run.metrics import MetricsTail, step_of
 from primus_hydra.run.paths import RunPaths
+from primus_hydra.run.retention import sweep_retired
 from primus_hydra.run.state import RunState, write_state
 from primus_hydra.run.storage import run_storage
 from primus_hydra.tasks.contract import Task
@@ -141,6 +142,7 @@ class _Attempt:
         return self._finish(result, step or 0)
 
     def _choose_checkpoint(self) -> int | None:
+        sweep_retired(self.paths)
         if self.composed.job.resume == "never":
             _set_aside_all(self.paths, self.number)
         choice = pick_checkpoint(self.paths, self.composed.job.resume)
@@ -220,6 +222,7 @@ class _Watching:
 
 
 def _set_aside_all(paths: RunPaths, attempt: int) -> None:
-    """Keep the checkpoints of a run that starts from nothing out of the way of its new ones."""
-    if paths.checkpoints.exists():
-        paths.checkpoints.rename(paths.checkpoints.with_name(f"checkpoints.before-attempt-{attempt}"))
+    """Keep the checkpoints and metrics of a run that starts from nothing out of the way of its new ones."""
+    for path in (paths.checkpoints, paths.metrics):
+        if path.exists():
+            path.rename(path.with_name(f"{path.stem}.before-attempt-{attempt}{path.suffix}"))

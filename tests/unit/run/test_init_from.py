@@ -110,12 +110,18 @@ def test_a_folder_that_is_no_checkpoint_is_mended_in_words(tmp_path: Path, insid
     assert words in text
 
 
-@pytest.mark.parametrize("init_from", ["hf:nowhere", "/nowhere/at/all", None])
-def test_nothing_is_said_of_what_is_not_here(init_from: str | None) -> None:
+@pytest.mark.parametrize("init_from", ["hf:nowhere", None])
+def test_nothing_is_said_of_what_others_look_at(init_from: str | None) -> None:
     assert init_from_problems(make_job({"init_from": init_from})) == []
 
 
+def test_a_missing_folder_is_told_unless_only_the_nodes_have_it() -> None:
+    [problem] = init_from_problems(make_job({"init_from": "/nowhere/at/all"}))
+    assert "there is no folder /nowhere/at/all" in problem.what
+    assert init_from_problems(make_job({"init_from": "/nowhere/at/all", "launch.check_paths": False})) == []
+
+
 def test_a_rank_needs_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not a folder"):
+    with pytest.raises(UserError, match="there is no folder"):
         require_checkpoint(job_from(tmp_path / "nowhere"))
     assert require_checkpoint(job_from(save(tmp_path / "step-7"))) == tmp_path / "step-7"

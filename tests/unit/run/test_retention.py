@@ -9,7 +9,7 @@ import pytest
 from primus_hydra.run.checkpoints import checkpoint_steps
 from primus_hydra.run.manifest import write_manifest
 from primus_hydra.run.paths import RunPaths
-from primus_hydra.run.retention import finished_steps, retire, superfluous
+from primus_hydra.run.retention import finished_steps, retire, superfluous, sweep_retired
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,15 @@ def test_what_an_earlier_deletion_left_is_in_nobodys_way(tmp_path: Path) -> None
         retired = retire(paths.checkpoint(5))
     assert retired is not None
     assert (retired / "shard").read_bytes() == b"new"
+
+
+def test_a_deletion_that_was_cut_short_is_finished_by_the_next_attempt(tmp_path: Path) -> None:
+    paths = RunPaths(tmp_path)
+    for step in (5, 10):
+        paths.checkpoint(step).mkdir(parents=True)
+        (paths.checkpoint(step) / "shard").write_bytes(b"weights")
+    retired = retire(paths.checkpoint(5))
+    sweep_retired(paths)
+    assert retired is not None
+    assert not retired.exists()
+    assert [path.name for path in paths.checkpoints.iterdir()] == ["step-10"]

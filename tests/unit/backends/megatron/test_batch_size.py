@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from megatron.core.num_microbatches_calculator import unset_num_microbatches_calculator
 
-from primus_hydra.backends.megatron.batch_size import batch_size, measured_samples, rampup_problems
+from primus_hydra.backends.megatron.batch_size import batch_size, measured_samples
+from primus_hydra.backends.megatron.rampup import rampup_problems
 from primus_hydra.backends.megatron.sections import Batch
 from primus_hydra.config.layout import Layout
 from primus_hydra.errors import UserError
