@@ -6,11 +6,11 @@ Nothing is written and nothing is started here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from primus_hydra.config.layout import Layout
-from primus_hydra.config.schema import JobConfig
+from primus_hydra.config.schema import JobConfig, TimeoutsConfig
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import Problem, raise_all
 from primus_hydra.launch.environment import EnvVariable, environment_problems, rank_environment
@@ -58,6 +58,7 @@ class LaunchPlan:
     ranks: tuple[RankPlan, ...]
     watched: tuple[int, ...]
     spec: AttemptSpec
+    timeouts: TimeoutsConfig = field(default_factory=TimeoutsConfig)
 
     def variables(self) -> dict[str, str]:
         """Return what the started process exports, over the caller's environment."""
@@ -113,11 +114,13 @@ def plan_launch(
         backend_version=backend.version,
         backend_commit=backend.commit,
         max_restarts=job.launch.max_restarts,
+        backoff_s=job.launch.backoff_s,
         stop_grace_s=job.launch.stop_grace_s,
         joined=outer is not None,
+        start=job.launch.start,
         environment={variable.name: variable.value for variable in environment},
     )
-    return _assemble(spec, tuple(environment), tuple(python), outer)
+    return replace(_assemble(spec, tuple(environment), tuple(python), outer), timeouts=job.launch.timeouts)
 
 
 def _assemble(

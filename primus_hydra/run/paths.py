@@ -126,8 +126,21 @@ class AttemptPaths:
         """What became of each patch on rank 0."""
         return self.root / "patches.json"
 
+    @property
+    def hang(self) -> Path:
+        """What was found of the last hang."""
+        return self.root / "hang.json"
+
+    def stacks(self, rank: int) -> Path:
+        """Stacks of all threads of a rank at the moment of the last hang."""
+        return self.root / "stacks" / f"rank-{rank}.txt"
+
+    def node(self, name: str) -> Path:
+        """Where the ranks of one node are: section, step and seconds since their last beat."""
+        return self.root / "nodes" / f"{name}.json"
+
     def pid(self, rank: int) -> Path:
-        """Process id of rank `rank`, written by itself as soon as it can take a signal."""
+        """Process id of rank `rank` and number of its restart, written by itself as soon as it can take a signal."""
         return self.root / "pids" / f"rank-{rank}"
 
     def outcome(self, rank: int) -> Path:

@@ -19,6 +19,7 @@ from primus_hydra.errors import ExitCode
 from primus_hydra.runtime.distributed import RankNumbers, rank_numbers
 from primus_hydra.runtime.logs import redirect_to
 from primus_hydra.runtime.outcome import Outcome, failure
+from primus_hydra.runtime.pulse import Pulse
 from primus_hydra.runtime.signals import StopRequest
 from primus_hydra.runtime.spec import AttemptSpec
 from primus_hydra.runtime.stop import AgreedStop
@@ -43,13 +44,26 @@ def main(argv: Sequence[str]) -> int:
     return outcome.exit_code
 
 
+def enter(spec_path: str) -> int:
+    """Be a rank in a process that the fork server has forked; returns only after a good end, with 0.
+
+    torch's agent counts the ranks that return; one that leaves with code 0 by itself would never be noticed.
+    """
+    os.setsid()
+    code = main([spec_path])
+    if code:
+        leave(code)
+    _flush()
+    return code
+
+
 def _announce(spec: AttemptSpec, numbers: RankNumbers) -> None:
     """Say who we are; from here on a stop can reach this rank, and what the process before it said is gone."""
     paths = spec.attempt_paths
     paths.outcome(numbers.rank).unlink(missing_ok=True)
     pid = paths.pid(numbers.rank)
     partial = pid.with_suffix(".new")
-    partial.write_text(str(os.getpid()), encoding="ascii")
+    partial.write_text(f"{os.getpid()} {numbers.restart}", encoding="ascii")
     partial.replace(pid)
 
 
@@ -59,6 +73,8 @@ def _run(spec: AttemptSpec, numbers: RankNumbers, request: StopRequest) -> Outco
     try:
         title = f"attempt {spec.attempt} restart {numbers.restart}"
         stderr = redirect_to(spec.paths.rank_log(numbers.rank), rank=numbers.rank, title=title).original_stderr
+        # Only now: who sees a pulse may ask for a dump of the stacks, which the log takes.
+        pulse = Pulse(spec.pulse(numbers.rank))
         from primus_hydra.config.build import load_job
         from primus_hydra.runtime.flow import LazySink, RankFlow, resume_step
         from primus_hydra.runtime.trackers.opening import open_metrics
@@ -68,7 +84,8 @@ def _run(spec: AttemptSpec, numbers: RankNumbers, request: StopRequest) -> Outco
         sink = LazySink(
             lambda: open_metrics(job, spec.paths, attempt=spec.attempt, restart=numbers.restart, resume_from=begin)
         )
-        flow = RankFlow(spec, job, numbers=numbers, stop=AgreedStop(request, numbers.world_size), metrics=sink)
+        stop = AgreedStop(request, numbers.world_size, pulse)
+        flow = RankFlow(spec, job, numbers=numbers, stop=stop, metrics=sink, pulse=pulse)
         try:
             end = flow.run()
         finally:
@@ -87,11 +104,15 @@ def leave(code: int) -> NoReturn:
 
     Threads of native libraries that still run then can abort the process after its work is done.
     """
+    _flush()
+    os._exit(code)
+
+
+def _flush() -> None:
     atexit._run_exitfuncs()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)
 
 
 if __name__ == "__main__":

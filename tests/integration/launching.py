@@ -57,7 +57,7 @@ class ToyLaunch:
 
     def rank_pid(self, rank: int) -> int:
         """Return the process id of a rank."""
-        return int((self.run_dir / "attempts" / "1" / "pids" / f"rank-{rank}").read_text())
+        return int((self.run_dir / "attempts" / "1" / "pids" / f"rank-{rank}").read_text().split()[0])
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the launcher alone."""
