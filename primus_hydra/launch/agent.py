@@ -69,7 +69,7 @@ def _decide(spec: AttemptSpec, policy: RestartPolicy) -> Decision:
 
 
 def _words(outcomes: Sequence[Outcome | None]) -> str:
-    """Return what the failure said, without numbers that are new each time; who died silently is the cause of others."""
+    """Return what the failure said, without numbers that are new each time; a silent death is the cause of others."""
     if None in outcomes:
         return "a rank died without a word"
     failed = [outcome for outcome in outcomes if outcome is not None and not outcome.good]

@@ -17,7 +17,7 @@ from primus_hydra.config.schema import TimeoutsConfig
 from primus_hydra.launch.hang import Hang, find_stuck, late_ranks
 from primus_hydra.launch.watch import RankWatch
 from primus_hydra.run.atomic import write_json, write_text
-from primus_hydra.runtime.pulse import Beat, pulse_folder, read_beat
+from primus_hydra.runtime.pulse import Beat, Section, pulse_folder, read_beat
 from primus_hydra.runtime.signals import DUMP_SIGNAL
 from primus_hydra.runtime.spec import AttemptSpec
 
@@ -35,6 +35,8 @@ class Supervisor:
         self._timeouts = timeouts
         self._ranks = ranks
         self._looked = self._told = 0.0
+        self._began = time.time()
+        self._starts: dict[int, dict[Section, float]] = {}
         self.hang: Hang | None = None
         self.hung_restart: int | None = None
 
@@ -45,6 +47,7 @@ class Supervisor:
             return None
         self._looked = now
         beats = self._beats()
+        self._account()
         if now - self._told > TELL_EVERY_S:
             self._told = now
             self._tell(beats)
@@ -60,12 +63,20 @@ class Supervisor:
 
     def close(self) -> None:
         """Leave the last word for people, and nothing in memory."""
+        self._account()
         self._tell(self._beats())
         shutil.rmtree(pulse_folder(self._spec.run_dir, self._spec.attempt), ignore_errors=True)
 
     def _beats(self) -> dict[int, Beat]:
         found = ((rank, read_beat(self._spec.pulse(rank.rank))) for rank in self._ranks if rank.alive)
         return {rank.rank: beat for rank, beat in found if beat is not None and beat.pid == rank.pid}
+
+    def _account(self) -> None:
+        """Note the time of the first rank in each section, also of one that is gone by now."""
+        first = self._ranks[0]
+        beat = read_beat(self._spec.pulse(first.rank))
+        if beat is not None and beat.pid == first.pid:
+            self._starts[first.restarts] = beat.spent(time.monotonic() if first.alive else beat.at_s)
 
     def _tell(self, beats: Mapping[int, Beat]) -> None:
         now = time.monotonic()
@@ -76,6 +87,12 @@ class Supervisor:
         path = self._spec.attempt_paths.node(f"rank-{self._ranks[0].rank}" if self._spec.joined else "node-0")
         with contextlib.suppress(OSError):  # a full disk is told by what matters more
             write_json(path, {"time": time.time(), "ranks": ranks})
+            if self._ranks[0].rank == 0:
+                write_json(self._spec.attempt_paths.times, self._times())
+
+    def _times(self) -> dict[str, object]:
+        starts = [{"restart": number, "spent": spent} for number, spent in sorted(self._starts.items())]
+        return {"began": self._began, "ended": time.time(), "starts": starts}
 
     def _dump(self, beats: Mapping[int, Beat]) -> dict[int, str]:
         logs = {rank: self._spec.paths.rank_log(rank) for rank in beats}

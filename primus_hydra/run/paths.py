@@ -33,6 +33,11 @@ class RunPaths:
         return self.root / "state.json"
 
     @property
+    def goodput(self) -> Path:
+        """Where the wall time of the run went, over all attempts."""
+        return self.root / "goodput.json"
+
+    @property
     def lock(self) -> Path:
         """Lock that keeps a second live attempt out."""
         return self.root / "lock"
@@ -125,6 +130,11 @@ class AttemptPaths:
     def patches(self) -> Path:
         """What became of each patch on rank 0."""
         return self.root / "patches.json"
+
+    @property
+    def times(self) -> Path:
+        """When the attempt began and ended, and the seconds of its ranks in each section."""
+        return self.root / "times.json"
 
     @property
     def hang(self) -> Path:

@@ -11,15 +11,15 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol, get_args
 
 Section = Literal["startup", "step", "checkpoint", "validation", "ending"]
 SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
-_RECORD: Final = struct.Struct("<qqqddq")
-"""Number of the record, process id, section, time of this beat, time when the section began, step."""
+_RECORD: Final = struct.Struct(f"<qqqddq{len(SECTIONS)}d")
+"""Number, process id, section, time of this beat, time when the section began, step, seconds in ended sections."""
 _SIZE: Final = 2 * _RECORD.size
 
 
@@ -32,6 +32,12 @@ class Beat:
     step: int
     at_s: float
     section_began_s: float
+    ended: Mapping[Section, float]
+
+    def spent(self, until_s: float) -> dict[Section, float]:
+        """Return the seconds in each section so far, the present one counted until then."""
+        going_on = {self.section: max(0.0, until_s - self.section_began_s)}
+        return {section: self.ended[section] + going_on.get(section, 0.0) for section in SECTIONS}
 
 
 class PulseWriter(Protocol):
@@ -72,6 +78,7 @@ class Pulse:
         self._step = -1
         self._section: Section = "startup"
         self._began = time.monotonic()
+        self._ended = dict.fromkeys(SECTIONS, 0.0)
         self.beat()
 
     def beat(self, step: int | None = None) -> None:
@@ -95,12 +102,20 @@ class Pulse:
             self._write()
 
     def _change(self, section: Section) -> None:
-        self._section, self._began = section, time.monotonic()
+        now = time.monotonic()
+        self._ended[self._section] += now - self._began
+        self._section, self._began = section, now
 
     def _write(self) -> None:
         self._number += 1
         record = _RECORD.pack(
-            self._number, os.getpid(), SECTIONS.index(self._section), time.monotonic(), self._began, self._step
+            self._number,
+            os.getpid(),
+            SECTIONS.index(self._section),
+            time.monotonic(),
+            self._began,
+            self._step,
+            *self._ended.values(),
         )
         place = (self._number % 2) * _RECORD.size
         # The number comes last: a record whose number is old is not read.
@@ -117,10 +132,17 @@ def read_beat(path: Path) -> Beat | None:
     if len(data) != _SIZE:
         return None
     records = [_RECORD.unpack_from(data, place) for place in (0, _RECORD.size)]
-    number, pid, section, at, began, step = max(records)
+    number, pid, section, at, began, step, *ended = max(records)
     if number == 0 or not 0 <= section < len(SECTIONS):
         return None
-    return Beat(pid=pid, section=SECTIONS[section], step=step, at_s=at, section_began_s=began)
+    return Beat(
+        pid=pid,
+        section=SECTIONS[section],
+        step=step,
+        at_s=at,
+        section_began_s=began,
+        ended=dict(zip(SECTIONS, ended, strict=True)),
+    )
 
 
 def pulse_folder(run_dir: str, attempt: int) -> Path:

@@ -6,6 +6,7 @@ the checkpoint, write what the ranks need, start them, show how they do, and say
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -26,8 +27,9 @@ from primus_hydra.launch.verdict import LaunchResult
 from primus_hydra.patching.selection import ENVIRONMENT_NAME as PATCHES_VARIABLE
 from primus_hydra.run.atomic import write_json, write_text
 from primus_hydra.run.checkpoints import complete_steps, pick_checkpoint
+from primus_hydra.run.goodput import goodput, read_attempts
 from primus_hydra.run.lock import RunLock
-from primus_hydra.run.metrics import MetricsTail, step_of
+from primus_hydra.run.metrics import MetricsTail, read_metrics, step_of
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.run.state import RunState, write_state
 from primus_hydra.run.storage import run_storage
@@ -176,6 +178,11 @@ class _Attempt:
         self._note(
             RunState(status=status, step=step, exit_code=result.exit_code, message=result.message, **self._facts())
         )
+        account = goodput(read_attempts(self.paths), read_metrics(self.paths.metrics))
+        if account is not None:
+            with contextlib.suppress(OSError):  # the end of a run on a full disk is told all the same
+                write_json(self.paths.goodput, account.to_json())
+            self.view.say(account.describe())
         show_end(self.paths, self.composed, result, step=step, seconds=time.time() - self.started_at)
         return result.exit_code
 
