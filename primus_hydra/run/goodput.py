@@ -103,15 +103,16 @@ def goodput(attempts: Sequence[AttemptTime], rows: Iterable[Row]) -> Goodput | N
 
 def replayed_seconds(rows: Iterable[Row]) -> float:
     """Return the step time of steps that were done again because the run had to go back to a checkpoint."""
-    reached, before, lost = 0, 0, 0.0
+    reached, before, lost = 0, (0, 0.0, 0.0), 0.0
     for row in rows:
         step = step_of(row)
-        # A step that was validated is logged twice in a row, and done once.
-        if step is None or step == before:
+        if step is None:
             continue
-        if step <= reached:
+        here = (step, number(row, "attempt") or 0.0, number(row, "restart") or 0.0)
+        # A step that was validated is logged twice in a row, and done once.
+        if step <= reached and here != before:
             lost += number(row, "step_time_s") or 0.0
-        reached, before = max(reached, step), step
+        reached, before = max(reached, step), here
     return lost
 
 

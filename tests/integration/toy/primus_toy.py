@@ -97,7 +97,11 @@ class ToyTrainer(BaseTrainer):
 
     def _do_as_told(self):
         told = self.native.get("do", {}).get(str(self.context.rank), {})
-        if not told or told.get("step", self._step) != self._step or told.get("restart", self.context.restart) != self.context.restart:
+        if (
+            not told
+            or told.get("step", self._step) != self._step
+            or told.get("restart", self.context.restart) != self.context.restart
+        ):
             return
         match told["how"]:
             case "raise":
