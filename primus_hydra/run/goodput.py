@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from primus_hydra.run.atomic import read_json
-from primus_hydra.run.metrics import Row, number, step_of
+from primus_hydra.run.metrics import Row, number, read_metrics, step_of
 from primus_hydra.run.paths import RunPaths
 
 
@@ -118,16 +118,32 @@ def replayed_seconds(rows: Iterable[Row]) -> float:
 
 def read_attempts(paths: RunPaths) -> list[AttemptTime]:
     """Read what the launchers of a run noted of their time; an attempt without a note is left out."""
-    folders = sorted((f for f in paths.attempts.glob("*") if f.name.isdigit()), key=lambda folder: int(folder.name))
-    found = (_attempt_of(paths.attempt(int(folder.name)).times) for folder in folders)
+    found = (_attempt_of(paths.attempt(number).times) for number in paths.attempt_numbers())
     return [attempt for attempt in found if attempt is not None]
+
+
+def goodput_so_far(paths: RunPaths) -> Goodput | None:
+    """Account for the time of a run as it stands, whether or not it goes on; raises OSError.
+
+    All its metrics are read only where it was started more than once: nothing is done again otherwise.
+    """
+    attempts = read_attempts(paths)
+    started_again = len(attempts) > 1 or any(len(attempt.starts) > 1 for attempt in attempts)
+    account = goodput(attempts, read_metrics(paths.metrics) if started_again else ())
+    return account if account is not None and account.wall > 0 else None
 
 
 def _attempt_of(path: Path) -> AttemptTime | None:
     said = read_json(path)
     try:
         tree = json.loads(json.dumps(said))
-        starts = tuple(StartTime(restart=int(item["restart"]), spent=dict(item["spent"])) for item in tree["starts"])
+        starts = tuple(StartTime(restart=int(item["restart"]), spent=_spent(item["spent"])) for item in tree["starts"])
         return AttemptTime(began=float(tree["began"]), ended=float(tree["ended"]), starts=starts)
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _spent(said: object) -> dict[str, float]:
+    if not isinstance(said, Mapping):
+        raise TypeError(f"not seconds by section: {said!r}")
+    return {str(section): float(seconds) for section, seconds in said.items()}

@@ -86,6 +86,19 @@ class RunPaths:
         """Paths of attempt `number`, counted from 1."""
         return AttemptPaths(self.attempts / str(number))
 
+    def attempt_numbers(self) -> list[int]:
+        """Return the numbers of all attempts that left a folder, ascending; raises OSError."""
+        return sorted(int(folder.name) for folder in self.attempts.glob("*") if _is_number(folder.name))
+
+    def rank_logs(self) -> dict[int, Path]:
+        """Return the logs that ranks have begun, by rank; raises OSError."""
+        ranks = (log.stem.removeprefix("rank-") for log in self.logs.glob("rank-*.log"))
+        return {rank: self.rank_log(rank) for rank in sorted(int(text) for text in ranks if _is_number(text))}
+
+    def damaged_checkpoints(self) -> list[Path]:
+        """Return the checkpoints that were set aside; raises OSError."""
+        return sorted(self.checkpoints.glob("damaged-*"))
+
     def rank_log(self, rank: int) -> Path:
         """Log of one rank, over all attempts."""
         return self.logs / f"rank-{rank}.log"
@@ -137,6 +150,16 @@ class AttemptPaths:
         return self.root / "times.json"
 
     @property
+    def command(self) -> Path:
+        """The command that began the attempt."""
+        return self.root / "command.json"
+
+    @property
+    def ended(self) -> Path:
+        """How the attempt ended; an attempt without it goes on, or died with its launcher."""
+        return self.root / "ended.json"
+
+    @property
     def hang(self) -> Path:
         """What was found of the last hang."""
         return self.root / "hang.json"
@@ -144,6 +167,14 @@ class AttemptPaths:
     def stacks(self, rank: int) -> Path:
         """Stacks of all threads of a rank at the moment of the last hang."""
         return self.root / "stacks" / f"rank-{rank}.txt"
+
+    def nodes(self) -> list[Path]:
+        """Return the files that tell where the ranks of each node are; raises OSError."""
+        return sorted(self.node("x").parent.glob("*.json"))
+
+    def outcomes(self) -> list[Path]:
+        """Return the outcomes that ranks have written; raises OSError."""
+        return sorted(self.outcome(0).parent.glob("rank-*.json"))
 
     def node(self, name: str) -> Path:
         """Where the ranks of one node are: section, step and seconds since their last beat."""
@@ -156,3 +187,7 @@ class AttemptPaths:
     def outcome(self, rank: int) -> Path:
         """What rank `rank` says of its end; a rank that ends without it has failed."""
         return self.root / "outcomes" / f"rank-{rank}.json"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()

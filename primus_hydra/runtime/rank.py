@@ -1,8 +1,8 @@
 """The process of one rank: `python -m primus_hydra.runtime.rank SPEC`.
 
 The order of its first moments matters. It ties its life to its parent, takes note of stop signals, exports the
-environment, and only then names itself and imports what is slow. Whatever happens afterwards ends in an outcome file,
-from which the launcher makes the exit code of the command.
+environment, binds itself to its CPUs, and only then names itself and imports what is slow. Whatever happens afterwards
+ends in an outcome file, from which the launcher makes the exit code of the command.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from primus_hydra.errors import ExitCode
+from primus_hydra.runtime.affinity import Notice, bind_rank
 from primus_hydra.runtime.distributed import RankNumbers, rank_numbers
 from primus_hydra.runtime.logs import redirect_to
 from primus_hydra.runtime.outcome import Outcome, failure
@@ -36,8 +37,9 @@ def main(argv: Sequence[str]) -> int:
     spec = AttemptSpec.read(Path(argv[0]))
     os.environ.update(spec.environment)
     numbers = rank_numbers(os.environ)
+    bound = bind_rank(spec.cpus, numbers.local_rank)
     _announce(spec, numbers)
-    outcome = _run(spec, numbers, request)
+    outcome = _run(spec, numbers, request, bound)
     outcome.write(spec.attempt_paths)
     if spec.joined and outcome.status == "stopped":
         return int(ExitCode.REQUEUE)
@@ -67,12 +69,14 @@ def _announce(spec: AttemptSpec, numbers: RankNumbers) -> None:
     partial.replace(pid)
 
 
-def _run(spec: AttemptSpec, numbers: RankNumbers, request: StopRequest) -> Outcome:
+def _run(spec: AttemptSpec, numbers: RankNumbers, request: StopRequest, bound: Notice | None) -> Outcome:
     step: int | None = None
     stderr = sys.stderr
     try:
         title = f"attempt {spec.attempt} restart {numbers.restart}"
         stderr = redirect_to(spec.paths.rank_log(numbers.rank), rank=numbers.rank, title=title).original_stderr
+        if bound is not None:
+            _LOG.log(bound.level, "%s", bound.text)
         # Only now: who sees a pulse may ask for a dump of the stacks, which the log takes.
         pulse = Pulse(spec.pulse(numbers.rank))
         from primus_hydra.config.build import load_job

@@ -24,6 +24,7 @@ class AttemptSpec:
 
     `data` is None only in a plan that prepared nothing. `joined` says that an outer torchrun or srun started the
     processes; `start` is how the agent starts ranks, `backoff_s` its pause before a restart without progress.
+    `cpus` are those of each local rank, in the kernel's notation; without them the kernel places the ranks.
     `environment` is what every rank exports again before it imports a library.
     """
 
@@ -39,6 +40,7 @@ class AttemptSpec:
     stop_grace_s: float = 120.0
     joined: bool = False
     start: Literal["fork_server", "subprocess"] = "subprocess"
+    cpus: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -68,7 +70,7 @@ class AttemptSpec:
     def from_json(cls, data: Mapping[str, Any]) -> AttemptSpec:
         """Read what `to_json` wrote."""
         prepared = PreparedData.from_json(data["data"]) if data["data"] is not None else None
-        return cls(**{**data, "layout": Layout(**data["layout"]), "data": prepared})
+        return cls(**{**data, "layout": Layout(**data["layout"]), "data": prepared, "cpus": tuple(data["cpus"])})
 
     def write(self) -> Path:
         """Write the spec where the ranks of the attempt look for it; return that path."""

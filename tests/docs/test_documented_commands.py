@@ -18,6 +18,7 @@ from primus_hydra.launch.plan import LaunchPlan
 from primus_hydra.tasks.preparation import plan_attempt, standing_of
 from primus_hydra.tasks.readiness import check_ready
 from tests.docs.documented import PAGES, ROOT, Documented, documented, holds, same_everywhere
+from tests.unit.tasks.made_runs import make_checkpoint, make_run
 
 COMMANDS = documented()
 
@@ -47,14 +48,25 @@ def test_a_documented_command_that_does_not_train_does_what_it_says(
     monkeypatch.chdir(tmp_path)
     for name in ("OMP_NUM_THREADS", "PYTHONUNBUFFERED", "PRIMUS_CONF", "PRIMUS_PATCHES"):
         monkeypatch.delenv(name, raising=False)
+    if any(word.startswith("task.run=") for word in case.arguments):
+        _make_runs(tmp_path / "runs")
+    before = list(tmp_path.iterdir())
     code, output = _run(case.arguments, capsys)
 
     # task=deps says with its exit code that something is missing on this machine, which is no fault of the page.
     assert code == 0 or (code == 3 and "task=deps" in case.arguments)
     assert output.strip()
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == before
     if case.output is not None:
         assert holds(same_everywhere(output, tmp_path), same_everywhere(case.output, tmp_path)) is None
+
+
+def _make_runs(base: Path) -> None:
+    """Make the two runs that the pages speak of where they speak of runs that there are."""
+    mine = make_run(base, "mine", attempts=2)
+    for step in (10, 20):
+        make_checkpoint(mine, step)
+    make_run(base, "other", overrides={"optimizer.lr": 0.002, "launch.max_restarts": 3})
 
 
 def _run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

@@ -47,6 +47,9 @@ class LaunchConfig:
     start: Literal["fork_server", "subprocess"] = key(
         "fork_server", "How several ranks start: forked from one prepared process, or each as a Python of its own."
     )
+    bind: Literal["auto", "none"] = key(
+        "auto", "CPUs of a rank: auto keeps it near its GPU, or on its share of the NUMA nodes, where that helps."
+    )
     max_restarts: int = key(0, "Restarts of all ranks after a rank died.", ge=0)
     backoff_s: float = key(
         1.0, "Wait before a restart that made no progress; doubles each time, up to a minute.", unit="s", ge=0
