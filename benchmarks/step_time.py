@@ -33,14 +33,20 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*")
     arguments = parser.parse_args()
     overrides = [f"training.steps={arguments.steps}", "checkpoint.enable=false", *arguments.overrides]
-    ours: list[float] = []
-    bare: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(arguments.rounds):
-            bare += _report("bare", number, _run_bare(Path(folder, f"bare-{number}"), overrides))
-            ours += _report("ours", number, _run_ours(Path(folder, f"ours-{number}"), overrides))
-    ratio = statistics.median(ours) / statistics.median(bare)
-    print(f"median step: ours {statistics.median(ours):.4f} s, bare {statistics.median(bare):.4f} s, ratio {ratio:.3f}")
+        compare(Path(folder), overrides, rounds=arguments.rounds, bare="bare_torchtitan.py")
+
+
+def compare(folder: Path, overrides: list[str], *, rounds: int, bare: str) -> None:
+    """Run the script `bare` of this folder and us in turn, and print the medians and their ratio."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    for number in range(rounds):
+        theirs += _report("bare", number, _run_bare(folder / f"bare-{number}", overrides, bare))
+        ours += _report("ours", number, _run_ours(folder / f"ours-{number}", overrides))
+    ratio = statistics.median(ours) / statistics.median(theirs)
+    medians = f"ours {statistics.median(ours):.4f} s, bare {statistics.median(theirs):.4f} s"
+    print(f"median step: {medians}, ratio {ratio:.3f}")
 
 
 def _report(side: str, number: int, steps: list[float]) -> list[float]:
@@ -57,9 +63,9 @@ def _run_ours(folder: Path, overrides: list[str]) -> list[float]:
     return [float(row["step_time_s"]) for row in rows][WARM_UP_STEPS:]
 
 
-def _run_bare(folder: Path, overrides: list[str]) -> list[float]:
+def _run_bare(folder: Path, overrides: list[str], script: str) -> list[float]:
     folder.mkdir()
-    command = [sys.executable, str(Path(__file__).with_name("bare_torchtitan.py")), str(folder), *overrides]
+    command = [sys.executable, str(Path(__file__).with_name(script)), str(folder), *overrides]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_same_environment())
     return [float(seconds) for seconds in json.loads((folder / "steps.json").read_text())][WARM_UP_STEPS:]
 

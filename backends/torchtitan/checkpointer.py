@@ -6,8 +6,7 @@ a good one always remains; which checkpoint is resumed is the runtime's choice, 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,8 @@ from torchtitan.components.checkpointer import CheckpointManager
 from torchtitan.components.checkpointer.base import MODEL
 from torchtitan.components.checkpointer.dcp import AsyncMode
 
-_STEP_FOLDER = re.compile(r"step-(\d+)")
+from primus_hydra.run.paths import RunPaths
+from primus_hydra.run.retention import finished_steps, retire, superfluous
 
 
 class LedgerCheckpointManager(CheckpointManager):  # type: ignore[misc]
@@ -28,15 +28,20 @@ class LedgerCheckpointManager(CheckpointManager):  # type: ignore[misc]
 
     @dataclass(kw_only=True, slots=True)
     class Config(CheckpointManager.Config):  # type: ignore[misc]
-        """`completed` is told each complete step; `keep` is how many complete ones stay (0: all)."""
+        """`completed` is told each complete step.
+
+        `keep` is how many complete ones stay (0: all), and those at multiples of `keep_every` stay for good.
+        """
 
         completed: Callable[[int], None]
         keep: int = 0
+        keep_every: int | None = None
 
     def __init__(self, config: Config, **components: Any) -> None:
         super().__init__(config, **components)
         self._completed = config.completed
         self._keep = config.keep
+        self._keep_every = config.keep_every
         self._pending: int | None = None
         self._complete_steps: set[int] = set()
 
@@ -49,8 +54,12 @@ class LedgerCheckpointManager(CheckpointManager):  # type: ignore[misc]
         elif step not in self._complete_steps:
             self.save(step, last_step=True)
 
-    def export_weights(self, folder: Path) -> None:
-        """Write the weights alone as Hugging Face safetensors, in the export number format; collective."""
+    def export_weights(self, folder: Path, files: Mapping[str, int] | None) -> None:
+        """Write the weights alone as Hugging Face safetensors, in the export number format; collective.
+
+        `files` gives the number of each tensor's file, from 1; None puts everything into one file.
+        """
+        self.sd_adapter.fqn_to_index_mapping = None if files is None else dict(files)
         weights = {name: self._exported(value) for name, value in self.states[MODEL].state_dict().items()}
         self.dcp_save(weights, checkpoint_id=str(folder), async_mode=AsyncMode.DISABLED, to_hf=True)
 
@@ -99,13 +108,11 @@ class LedgerCheckpointManager(CheckpointManager):  # type: ignore[misc]
         """Nothing: torchtitan asks at the start of a save, when the new checkpoint is not there yet."""
 
     def _delete_older(self, step: int) -> None:
-        if not self._should_purge() or not self._keep:
+        if not self._should_purge():
             return
-        steps = sorted(int(match[1]) for match in map(_STEP_FOLDER.fullmatch, _names(self.folder)) if match)
-        older = [other for other in steps if other <= step]
-        for other in older[: -self._keep]:
-            self.purge_queue.put(self._create_checkpoint_id(other))
-
-
-def _names(folder: str) -> list[str]:
-    return [path.name for path in Path(folder).iterdir()]
+        paths = RunPaths(Path(self.folder).parent)
+        steps = {*finished_steps(paths), *self._complete_steps}
+        for old in superfluous(steps, step, keep=self._keep, keep_every=self._keep_every):
+            retired = retire(paths.checkpoint(old))
+            if retired is not None:
+                self.purge_queue.put(str(retired))

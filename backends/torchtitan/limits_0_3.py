@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from primus_hydra.backends.torchtitan.models.limits import model_problems
+from primus_hydra.config.architecture import training_problems
 from primus_hydra.config.layout import Layout, layout_of
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.config.suggest import did_you_mean
 from primus_hydra.data.tokenizer import tokenizer_vocab_size
 from primus_hydra.errors import Problem, UserError
+from primus_hydra.run.init_from import init_from_problems
+from primus_hydra.weights.check import hf_problems
 
 SINGLE_STAGE: Final = ("1F1B", "GPipe")
 """Pipeline schedules with one model chunk per rank."""
@@ -40,11 +42,11 @@ def job_problems(job: JobConfig) -> list[Problem]:
         *model_problems(job.model, job.parallel, vocab_size=_vocab_size(job), seq_length=job.training.seq_length),
         *_parallel_problems(job),
         *(_pipeline_problems(job, layout) if layout and job.parallel.pp > 1 else ()),
-        *_optimizer_problems(job),
+        *training_problems(job),
         *_memory_problems(job),
-        *_fp8_problems(job),
+        *_precision_problems(job),
+        *_data_problems(job),
         *_checkpoint_problems(job),
-        *_profiler_problems(job),
     ]
 
 
@@ -162,23 +164,6 @@ def _microbatch_problems(schedule: str, pp: int, stages: int, microbatches: int)
         yield Problem(key=key, what=f"{now}, which do not fill {rounds} equal rounds of {pp} ranks", hint=hint)
 
 
-def _optimizer_problems(job: JobConfig) -> Iterator[Problem]:
-    schedule, steps = job.lr_schedule, job.training.steps
-    if job.optimizer.name == "adam" and job.optimizer.weight_decay:
-        yield Problem(
-            key="optimizer.weight_decay",
-            what="Adam with decoupled weight decay is AdamW",
-            hint="set optimizer.name=adamw, or optimizer.weight_decay=0",
-        )
-    if schedule.decay_steps is not None and min(schedule.warmup_steps, steps) + schedule.decay_steps > steps:
-        yield Problem(
-            key="lr_schedule.decay_steps",
-            what=f"{schedule.warmup_steps} steps of warm-up and {schedule.decay_steps} of decay exceed "
-            f"training.steps={steps}",
-            hint="shorten one of them, or set decay_steps=null for a decay right after the warm-up",
-        )
-
-
 def _memory_problems(job: JobConfig) -> Iterator[Problem]:
     compiled = job.compile.enable and "model" in job.compile.components
     if job.recompute.mode == "memory_budget" and not compiled:
@@ -193,7 +178,16 @@ def _memory_problems(job: JobConfig) -> Iterator[Problem]:
             yield Problem(key="compile.components", what=f"torchtitan cannot compile {name!r}", hint=hint)
 
 
-def _fp8_problems(job: JobConfig) -> Iterator[Problem]:
+def _data_problems(job: JobConfig) -> Iterator[Problem]:
+    if job.data.kind == "megatron":
+        hint = "set backend=megatron, or data=text with the text that they were made from"
+        yield Problem(key="data.kind", what="torchtitan reads no indexed data sets of Megatron", hint=hint)
+
+
+def _precision_problems(job: JobConfig) -> Iterator[Problem]:
+    if job.precision.compute == "float16":
+        what = "torchtitan scales no loss, without which float16 loses small gradients"
+        yield Problem(key="precision.compute", what=what, hint="use bfloat16, or backend=megatron")
     fp8 = job.precision.fp8
     if fp8 is not None and fp8 not in FP8_RECIPES:
         hint = f"choose one of {', '.join(FP8_RECIPES)}"
@@ -211,32 +205,5 @@ def _checkpoint_problems(job: JobConfig) -> Iterator[Problem]:
     if checkpoint.export_hf and not checkpoint.enable:
         hint = "set checkpoint.enable=true"
         yield Problem(key="checkpoint.export_hf", what="the export is written by the checkpoint manager", hint=hint)
-    if job.init_from is not None and Path(job.init_from).expanduser().is_dir():
-        problem = weights_problem(Path(job.init_from).expanduser())
-        if problem:
-            yield problem
-
-
-def weights_problem(folder: Path) -> Problem | None:
-    """Say why a run cannot start from the weights in `folder`, or None if it can."""
-    key = "init_from"
-    if not folder.is_dir():
-        return Problem(key=key, what=f"{folder} is not a folder")
-    if (folder / ".metadata").is_file():
-        return None
-    if any(folder.glob("*.safetensors")):
-        return Problem(key=key, what=f"{folder} holds Hugging Face weights, which cannot start a run yet")
-    return Problem(
-        key=key,
-        what=f"{folder} is not a distributed checkpoint of torch (it has no .metadata)",
-        hint="name the step folder itself, such as .../checkpoints/step-1000",
-    )
-
-
-def _profiler_problems(job: JobConfig) -> Iterator[Problem]:
-    profiler = job.profiler
-    if profiler.enable and profiler.every < profiler.warmup + profiler.active:
-        what = f"a trace every {profiler.every} steps leaves no room for {profiler.warmup} + {profiler.active} steps"
-        yield Problem(key="profiler.every", what=what, hint="raise it, or lower profiler.warmup and profiler.active")
-    if profiler.memory_snapshot and job.platform.is_cpu:
-        yield Problem(key="profiler.memory_snapshot", what="memory snapshots show a GPU's memory, and there is none")
+    yield from hf_problems(job, _vocab_size(job))
+    yield from init_from_problems(job, _vocab_size(job))

@@ -28,18 +28,20 @@ from primus_hydra.backends.torchtitan.limits_0_3 import (
     job_problems,
     layers_per_stage,
     splits_backward,
-    weights_problem,
 )
 from primus_hydra.backends.torchtitan.loop import StoppableTrainer
 from primus_hydra.backends.torchtitan.metrics import ReportingMetricsProcessor
 from primus_hydra.backends.torchtitan.models.spec import model_spec
-from primus_hydra.backends.torchtitan.native_keys import KEEP, without_owned
-from primus_hydra.backends.torchtitan.overlay import overlay
+from primus_hydra.backends.torchtitan.native_keys import KEEP, TARGETS, without_owned
 from primus_hydra.backends.torchtitan.tokenizer import NoTokenizer
 from primus_hydra.backends.torchtitan.validator import HeldOutValidator, measures_at
+from primus_hydra.config.init_from import hf_folder
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.errors import Problem, UserError, raise_all
+from primus_hydra.native.overlay import overlay
+from primus_hydra.run.init_from import require_checkpoint
 from primus_hydra.runtime.contracts import RankContext
+from primus_hydra.weights.check import open_hf
 
 _LOSS_CHUNKS = 8
 """torchtitan's own number of pieces in which logits are computed; fewer where the sequence cannot be cut so."""
@@ -52,7 +54,7 @@ def translate(job: JobConfig, context: RankContext) -> StoppableTrainer.Config:
     free, problems = without_owned(job.backend.config)
     problems = job_problems(job) + problems
     raise_all(problems)
-    config, problems = overlay(_base(job, context), free, keep=KEEP)
+    config, problems = overlay(_base(job, context), free, targets=TARGETS, keep=KEEP)
     if config is None:
         raise UserError(*problems)
     # What the user names comes first and what he leaves goes to the neutral optimizer.
@@ -160,11 +162,12 @@ def _parallelism(job: JobConfig, context: RankContext) -> ParallelismConfig:
 
 
 def _checkpoint(job: JobConfig, context: RankContext) -> LedgerCheckpointManager.Config:
-    settings, weights = job.checkpoint, _weights(job)
+    settings, weights = job.checkpoint, _weights(job, context)
     loads = context.resume_from is not None or weights is not None
     return LedgerCheckpointManager.Config(
         completed=context.ledger.completed,
         keep=settings.keep,
+        keep_every=settings.keep_every,
         # torchtitan keeps no helper thread for 0 and refuses 1, which is safe here: see LedgerCheckpointManager.
         keep_latest_k=max(2, settings.keep) if settings.keep else 0,
         enable=settings.enable or loads,
@@ -175,20 +178,21 @@ def _checkpoint(job: JobConfig, context: RankContext) -> LedgerCheckpointManager
         load_step=-1 if context.resume_from is None else context.resume_from,
         initial_load_path=weights,
         initial_load_model_only=weights is not None,
+        initial_load_in_hf=weights is not None and hf_folder(job.init_from) is not None,
         # torchtitan's default keeps only weights at the end, from which no run can be resumed.
         last_save_model_only=False,
         export_dtype=settings.export_dtype,
     )
 
 
-def _weights(job: JobConfig) -> str | None:
-    if job.init_from is None:
+def _weights(job: JobConfig, context: RankContext) -> str | None:
+    """Return the folder of the first weights; a run that goes on needs it no more, and it may be gone."""
+    if job.init_from is None or context.resume_from is not None:
         return None
-    folder = Path(job.init_from).expanduser().resolve()
-    problem = weights_problem(folder)
-    if problem:
-        raise UserError(problem)
-    return str(folder)
+    published = hf_folder(job.init_from)
+    if published is not None:
+        return str(open_hf(published.resolve(), job, job.model.vocab_size or context.data.vocab_size).path)
+    return str(require_checkpoint(job, job.model.vocab_size or context.data.vocab_size))
 
 
 def _activation_checkpoint(job: JobConfig) -> Any:

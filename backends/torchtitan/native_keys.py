@@ -12,12 +12,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from primus_hydra.backends.torchtitan.native_check import PREFIX, TARGET, Checker
 from primus_hydra.backends.torchtitan.owned_0_3 import OWNED
-from primus_hydra.backends.torchtitan.targets import check_name
 from primus_hydra.backends.torchtitan.versions import RELEASES, release_for
 from primus_hydra.errors import Problem
+from primus_hydra.native import owned
+from primus_hydra.native.catalog import FileCatalog
+from primus_hydra.native.check import Checker
+from primus_hydra.native.targets import Targets
 
+TARGETS = Targets(backend="torchtitan", package="torchtitan", hint="name the nested class: ....Config")
 KEEP = frozenset({"", "metrics", "checkpoint"})
 """Paths whose implementation must derive from ours: without it nothing would be reported, or no checkpoint marked."""
 
@@ -34,15 +37,18 @@ def check_native(
     data = load_schema(release.name)
     free, problems = without_owned(config)
     checker = Checker(
-        catalog=_FileCatalog(data["classes"]), placed={**data["placed"], **(placed or {})}, keep=KEEP, owners=OWNED
+        backend=TARGETS.backend,
+        catalog=FileCatalog(data["classes"], TARGETS),
+        placed={**data["placed"], **(placed or {})},
+        keep=KEEP,
+        owners=OWNED,
     )
     return problems + checker.check(free)
 
 
 def without_owned(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Split off the keys that a neutral key owns: return the other keys, and a problem for each owned one."""
-    problems: list[Problem] = []
-    return _without_owned(config, "", problems), problems
+    return owned.without_owned(config, OWNED)
 
 
 @functools.cache
@@ -51,30 +57,3 @@ def load_schema(release: str) -> dict[str, Any]:
     file = importlib.resources.files("primus_hydra.backends.torchtitan.schema") / f"{release}.json"
     data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return data
-
-
-class _FileCatalog:
-    """Knows the classes of a data file."""
-
-    def __init__(self, classes: Mapping[str, Any]) -> None:
-        self._classes = classes
-
-    def find(self, name: str) -> Mapping[str, Any] | None:
-        """Return the description of a class, None if the file has none; raises UserError if it is not allowed."""
-        if name not in self._classes:
-            check_name(name)
-        return self._classes.get(name)
-
-
-def _without_owned(tree: Mapping[str, Any], path: str, problems: list[Problem]) -> dict[str, Any]:
-    free: dict[str, Any] = {}
-    for key, value in tree.items():
-        here = f"{path}.{key}" if path else str(key)
-        owner = OWNED.get(here)
-        if owner:
-            problems.append(Problem(key=f"{PREFIX}.{here}", what="has a neutral key", hint=f"set {owner}"))
-        elif isinstance(value, Mapping) and key != TARGET:
-            free[str(key)] = _without_owned(value, here, problems)
-        else:
-            free[str(key)] = value
-    return free

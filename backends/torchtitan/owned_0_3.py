@@ -51,6 +51,7 @@ OWNED: Final[dict[str, str]] = {
     "checkpoint.folder": "run.dir",
     "checkpoint.interval": "checkpoint.every",
     "checkpoint.keep": "checkpoint.keep",
+    "checkpoint.keep_every": "checkpoint.keep_every",
     "checkpoint.keep_latest_k": "checkpoint.keep",
     "checkpoint.async_mode": "checkpoint.async_mode",
     "checkpoint.load_step": "resume",

@@ -9,6 +9,7 @@ from typing import Any
 import torch.distributed
 from torchtitan.observability import structured_logger
 
+from primus_hydra.backends.torchtitan.export import export_hf
 from primus_hydra.backends.torchtitan.loop import StoppableTrainer
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.runtime.contracts import BaseTrainer, RankContext
@@ -45,7 +46,7 @@ class PretrainTrainer(BaseTrainer):
         # The last save may still be on its way; nothing is exported from a run that was stopped early.
         trainer.checkpointer.maybe_wait_for_saving()
         if self.job.checkpoint.export_hf and self.step == self.native.training.steps:
-            trainer.checkpointer.export_weights(self.context.paths.export)
+            export_hf(trainer.checkpointer, self.job, self.context)
 
     def cleanup(self, on_error: bool = False) -> None:
         """Release everything. After a failure nothing is waited for: other ranks may be gone."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-PATH_KEYS: Final = ("data.path", "tokenizer.path", "init_from", "backend.path", "run.dir")
+from primus_hydra.config.init_from import split_prefix
+
+INIT_FROM: Final = "init_from"
+PATH_KEYS: Final = ("data.path", "tokenizer.path", INIT_FROM, "backend.path", "run.dir")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def anchor_paths(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -20,8 +25,31 @@ def anchor_paths(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             node[parent] = dict(below) if isinstance(below, Mapping) else below
             node = node[parent] if isinstance(node[parent], dict) else {}
         if name in node:
-            node[name] = _anchored(node[name], folder)
+            anchor = _anchored_weights if key == INIT_FROM else _anchored
+            if key == "data.path" and node.get("kind") == "megatron":
+                anchor = _anchored_blend
+            node[name] = anchor(node[name], folder)
     return anchored
+
+
+def is_weight(item: object) -> bool:
+    """Whether an item of a blend is the weight of the prefix after it: a number, also one written as text."""
+    if isinstance(item, str):
+        return _NUMBER.fullmatch(item) is not None
+    return isinstance(item, (int, float)) and not isinstance(item, bool)
+
+
+def _anchored_blend(value: Any, folder: Path) -> Any:
+    if not isinstance(value, list):
+        return _anchored(value, folder)
+    return [item if is_weight(item) else _anchored(item, folder) for item in value]
+
+
+def _anchored_weights(value: Any, folder: Path) -> Any:
+    if not isinstance(value, str):
+        return value
+    prefix, path = split_prefix(value)
+    return f"{prefix}{_anchored(path, folder)}"
 
 
 def _anchored(value: Any, folder: Path) -> Any:

@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from primus_hydra.config.anchors import INIT_FROM
+from primus_hydra.config.init_from import split_prefix
 from primus_hydra.config.key_table import KeyRow, job_nodes, job_rows
 from primus_hydra.config.options import TASK, Option, all_folders, file_keys, group_options, task_rows
 
@@ -129,7 +131,8 @@ def _values(key: str, value: str, before: Sequence[str], options: dict[str, list
         return
     yield from (head + choice for choice in _starting(row.choices, last))
     if row.name in _PATH_NAMES:
-        yield from _paths(value, suffixes=None)
+        prefix, path = split_prefix(value) if row.key == INIT_FROM else ("", value)
+        yield from (f"{prefix}{found}" for found in _paths(path, suffixes=None))
 
 
 def _choice_being_typed(value: str) -> tuple[str, str]:

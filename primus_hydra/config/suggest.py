@@ -27,13 +27,19 @@ def did_you_mean(name: str, candidates: Iterable[str], *, limit: int = 3) -> str
     return _question(nearest(name, candidates, limit=limit))
 
 
+def renamed(name: str) -> str | None:
+    """Return the sentence that gives the key here for a name as people bring it from other launchers, or None."""
+    here = RENAMES.get(name)
+    return None if here is None else f"{name} is called {here} here"
+
+
 def key_hint(key: str, keys: Sequence[str], groups: Sequence[str] = ()) -> str | None:
     """Return the sentence that mends a key that does not exist: its name here, or the nearest names."""
     plain = key.replace("-", "_").lower()
     return (
-        _renamed(plain)
+        renamed(plain)
         or _question(_near_by(key, keys, groups))
-        or _renamed(plain.rpartition(".")[2])
+        or renamed(plain.rpartition(".")[2])
         or _question(_by_leaf(plain.rpartition(".")[2], keys))
     )
 
@@ -63,12 +69,6 @@ def _by_leaf(leaf: str, keys: Sequence[str]) -> list[str]:
         return same[:3]
     leaves = {name.rpartition(".")[2]: name for name in reversed(keys)}
     return [leaves[name] for name in nearest(leaf, leaves, cutoff=0.8)]
-
-
-def _renamed(name: str) -> str | None:
-    """Look a name up as people bring it from other launchers."""
-    here = RENAMES.get(name)
-    return None if here is None else f"{name} is called {here} here"
 
 
 def _question(names: Sequence[str]) -> str | None:

@@ -11,6 +11,7 @@ from primus_hydra.config.schema import DataConfig, JobConfig
 from primus_hydra.data.file_list import list_files
 from primus_hydra.data.file_readers import format_of, read_file
 from primus_hydra.data.hf_dataset import check_hf
+from primus_hydra.data.megatron_corpus import check_megatron
 from primus_hydra.data.problem_log import ProblemLog
 from primus_hydra.data.stdlib_modules import stdlib_files, stdlib_root
 from primus_hydra.data.tokenizer import check_tokenizer
@@ -27,7 +28,7 @@ def check_data(job: JobConfig) -> list[Problem]:
 
 def check_settings(job: JobConfig) -> list[Problem]:
     """Return what is wrong with the settings and paths alone; for a preparation that goes on to read everything."""
-    problems = [] if job.data.kind == "mock" else check_tokenizer(job)
+    problems = check_tokenizer(job) if _has_tokenizer(job) else []
     if job.validation.enable and job.data.kind != "mock" and job.data.validation_fraction == 0:
         what = "0 leaves no documents for validation, which is on"
         problems.append(
@@ -37,6 +38,8 @@ def check_settings(job: JobConfig) -> list[Problem]:
         problems += list_files(job.data.path).problems
     if job.data.kind == "hf":
         problems += check_hf(job.data)
+    if job.data.kind == "megatron":
+        problems += check_megatron(job)
     return problems
 
 
@@ -48,6 +51,11 @@ def missing_on_host(job: JobConfig) -> list[Problem]:
         return [_library("a data set on disk", "datasets", "hf")]
     wants_parquet = job.data.kind == "text" and any(format_of(f) == "parquet" for f in list_files(job.data.path).files)
     return [_library("parquet", "pyarrow", "parquet")] if wants_parquet and not _installed("pyarrow") else []
+
+
+def _has_tokenizer(job: JobConfig) -> bool:
+    """Whether a tokenizer makes the tokens, or made them; none is trained for tokens that are already there."""
+    return job.tokenizer.kind == "hf" if job.data.kind == "megatron" else job.data.kind != "mock"
 
 
 def _first_records(data: DataConfig) -> list[Problem]:

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.data.bpe import bpe_key, is_whole_tokenizer, train_bpe
@@ -17,6 +18,7 @@ from primus_hydra.data.cache import Report, build_once, cache_root
 from primus_hydra.data.check import check_data, check_settings, missing_on_host
 from primus_hydra.data.content_hash import FileHash, hash_files
 from primus_hydra.data.corpus import Corpus, SourceSize, open_corpus, scan
+from primus_hydra.data.megatron_corpus import prepare_megatron
 from primus_hydra.data.order import SampleOrder
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.data.samples import MockSamples, Samples, TokenSamples
@@ -29,9 +31,18 @@ from primus_hydra.data.split import (
     split_documents,
     write_split,
 )
-from primus_hydra.data.token_files import is_whole_tokens, open_tokens, read_meta, tokens_key, write_tokens
+from primus_hydra.data.token_files import (
+    ensure_index,
+    is_whole_tokens,
+    open_tokens,
+    read_meta,
+    tokens_key,
+    write_tokens,
+)
 from primus_hydra.data.tokenizer import TextTokenizer, load_tokenizer, tokenizer_folder, tokenizer_vocab_size
 from primus_hydra.errors import HostError, Problem, UserError, raise_all
+
+_FILE_HASHES: Final = "file_hashes.json"
 
 
 def prepare_data(job: JobConfig, *, report: Report) -> PreparedData:
@@ -46,12 +57,19 @@ def prepare_data(job: JobConfig, *, report: Report) -> PreparedData:
         return _mock(job)
     if missing := missing_on_host(job):
         raise HostError(*missing)
+    if job.data.kind == "megatron":
+        return prepare_megatron(job, report=report, memo=cache_root() / _FILE_HASHES)
     return _Preparation(job, report).run()
 
 
 def open_samples(prepared: PreparedData, job: JobConfig, split: SplitName) -> Samples:
-    """Open the samples of a split, as a rank does; raises HostError if this node does not see the prepared tokens."""
+    """Open the samples of a split, as a rank does; raises HostError if this node does not see the prepared tokens.
+
+    Indexed data sets are not opened here but by Megatron: ValueError.
+    """
     length, seed = job.training.seq_length, job.training.seed
+    if prepared.blend is not None:
+        raise ValueError("the samples of an indexed data set (data.kind=megatron) are drawn by Megatron")
     if prepared.tokens_dir is None:
         # Validation must not repeat the training samples, so it gets a seed of its own.
         seed = seed if split == "train" else seed + 1
@@ -111,7 +129,7 @@ class _Preparation:
 
     @cached_property
     def files(self) -> list[FileHash]:
-        return hash_files(self.corpus.files, memo=self.root / "file_hashes.json")
+        return hash_files(self.corpus.files, memo=self.root / _FILE_HASHES)
 
     @cached_property
     def corpus_hash(self) -> str:
@@ -159,6 +177,7 @@ class _Preparation:
             self.report(f"tokens: {meta.tokens if meta else 0:,} encoded in {time.monotonic() - began:.1f} s")
 
         build_once(folder, is_whole=is_whole_tokens, build=build, report=self.report, what="the tokens of this corpus")
+        ensure_index(folder, self.report)
         return folder
 
     def _split(self, folder: Path) -> dict[SplitName, PartCounts]:

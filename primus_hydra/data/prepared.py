@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blend:
+    """Indexed data sets of Megatron: the prefixes of their files, and what part of the samples each gives."""
+
+    prefixes: Sequence[str]
+    weights: Sequence[float]
+
+    def __post_init__(self) -> None:
+        # What was read from JSON is equal to what was written.
+        object.__setattr__(self, "prefixes", tuple(self.prefixes))
+        object.__setattr__(self, "weights", tuple(self.weights))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedData:
     """Tokens on disk (or the promise of mock tokens), and the vocabulary they come from.
 
-    `tokens_dir` is None for mock data. `corpus_hash` identifies the text, `tokenizer_dir` holds `tokenizer.json`
-    and `tokenizer_config.json`; it is None for mock data. Token counts exclude the validation part.
+    `tokens_dir` is None for mock data and for indexed data sets, which `blend` names. `corpus_hash` identifies the
+    text, `tokenizer_dir` holds `tokenizer.json` and `tokenizer_config.json`; it is None where no tokenizer was named.
+    `eos_id` ends a document of an indexed data set. Token counts exclude the validation part.
     """
 
     vocab_size: int
@@ -21,6 +36,8 @@ class PreparedData:
     documents: int
     train_tokens: int
     validation_tokens: int
+    blend: Blend | None = None
+    eos_id: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -29,4 +46,5 @@ class PreparedData:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PreparedData:
         """Read what `to_json` wrote."""
-        return cls(**data)
+        blend = data.get("blend")
+        return cls(**{**data, "blend": Blend(**blend) if blend else None})

@@ -1,14 +1,18 @@
 """The tokens of a whole corpus in one flat file, with the offset of each document: written streaming, read mapped.
 
 A folder holds `tokens.bin` (uint16 or uint32, little endian), `offsets.bin` (int64, one more than documents) and
-`meta.json`, which is written last and gives the sizes by which a damaged folder is told.
+`meta.json`, which is written last and gives the sizes by which a damaged folder is told. `tokens.idx` makes
+`FOLDER/tokens` the prefix of a Megatron indexed data set; it follows from the offsets, so a missing or damaged one is
+written again.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +24,7 @@ from primus_hydra.config.schema import TokenizerConfig
 from primus_hydra.data.cache import Report
 from primus_hydra.data.content_hash import FileHash, hash_text
 from primus_hydra.data.corpus import Corpus
+from primus_hydra.data.megatron_index import BrokenIndexError, read_index, write_index
 from primus_hydra.data.problem_log import ProblemLog
 from primus_hydra.data.tokenizer import TextTokenizer
 from primus_hydra.errors import raise_all
@@ -30,6 +35,7 @@ _REPORT_EVERY_S: Final = 10.0
 TOKENS_FILE: Final = "tokens.bin"
 OFFSETS_FILE: Final = "offsets.bin"
 META_FILE: Final = "meta.json"
+INDEX_FILE: Final = "tokens.idx"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +93,33 @@ def open_tokens(folder: Path) -> TokenFiles | None:
     return TokenFiles(meta=meta, tokens=tokens, offsets=offsets)
 
 
+def ensure_index(folder: Path, report: Report) -> None:
+    """Write `tokens.idx` where a whole folder lacks a sound one; `report` tells when that cannot be done.
+
+    It is not needed to train on the folder, so one that may only be read serves as before. Several processes may write
+    at once: the file appears in one go, and all of them write the same.
+    """
+    files = open_tokens(folder)
+    if files is None or _is_sound_index(folder, files.meta):
+        return
+    draft = folder / f".{INDEX_FILE}.{secrets.token_hex(4)}"
+    try:
+        write_index(draft, files.offsets, files.meta.dtype)
+        draft.replace(folder / INDEX_FILE)
+    except OSError as error:
+        report(f"tokens: no Megatron index beside them, {folder / INDEX_FILE} cannot be written: {error.strerror}")
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _is_sound_index(folder: Path, meta: TokenMeta) -> bool:
+    try:
+        index = read_index(folder / INDEX_FILE)
+    except (OSError, BrokenIndexError):
+        return False
+    return index.documents == meta.documents and index.bin_bytes == meta.tokens * np.dtype(meta.dtype).itemsize
+
+
 def write_tokens(
     folder: Path,
     corpus: Corpus,
@@ -108,6 +141,7 @@ def write_tokens(
     encoded = (tokenizer.encode(batch, bos=settings.bos, eos=settings.eos) for batch in _batches(texts))
     documents, total = _write_arrays(folder, encoded, dtype)
     raise_all(log.problems)
+    write_index(folder / INDEX_FILE, np.fromfile(folder / OFFSETS_FILE, dtype="<i8"), dtype)
     listed: list[dict[str, str | int]] = [{"path": str(f.path), "size": f.size, "hash": f.digest} for f in files]
     meta = TokenMeta(
         corpus_hash=corpus_hash,

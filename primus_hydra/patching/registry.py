@@ -33,12 +33,12 @@ class PatchDefinitionError(ValueError):
 class Patch:
     """A registered change to a backend.
 
-    `versions` are alternatives; `when` says in words what `condition` asks; `why` says what goes wrong without the
-    patch.
+    `backends` are names, or '*' for every one; `versions` are alternatives; `when` says in words what `condition` asks;
+    `why` says what goes wrong without the patch.
     """
 
     id: str
-    backend: str
+    backends: tuple[str, ...]
     phase: Phase | Literal["*"]
     versions: tuple[VersionRule, ...]
     condition: Condition | None
@@ -51,7 +51,7 @@ class Patch:
 
     def is_for(self, backend: str) -> bool:
         """Whether the patch concerns this backend."""
-        return self.backend in ("*", backend)
+        return not {"*", backend}.isdisjoint(self.backends)
 
     def runs_in(self, phase: Phase) -> bool:
         """Whether the patch is considered in this phase."""
@@ -69,7 +69,7 @@ class Registry:
         id: str,
         *,
         why: str,
-        backend: str,
+        backend: str | Sequence[str],
         phase: Phase | Literal["*"],
         versions: str | Sequence[str] | None = None,
         condition: Condition | None = None,
@@ -80,14 +80,16 @@ class Registry:
     ) -> Callable[[F], F]:
         """Register the decorated function as a patch; it is called with the `PatchContext` when it applies.
 
+        `backend` is one name, or several where backends share the code that the patch changes.
         `when` may be left out where the condition is a named function: its docstring or name is taken.
         Raises PatchDefinitionError with everything that is wrong with the declaration.
         """
-        faults = _faults(id, backend, phase, on_error, why, tags) + self._taken(id)
+        backends = (backend,) if isinstance(backend, str) else tuple(backend)
+        faults = _faults(id, backends, phase, on_error, why, tags) + self._taken(id)
         rules: tuple[VersionRule, ...] = ()
         sentence = ""
         try:
-            rules = parse_rules(versions, backend=backend)
+            rules = parse_rules(versions, backend=backends)
             sentence = _sentence_of(condition, when)
         except ValueError as error:
             faults.append(str(error))
@@ -97,7 +99,7 @@ class Registry:
         def add(function: F) -> F:
             self._patches[id] = Patch(
                 id=id,
-                backend=backend,
+                backends=backends,
                 phase=phase,
                 versions=rules,
                 condition=condition,
@@ -126,11 +128,11 @@ class Registry:
         return [f"the id is taken by {other.function.__module__}.{other.function.__qualname__}"] if other else []
 
 
-def _faults(id: str, backend: str, phase: str, on_error: str, why: str, tags: Sequence[str]) -> list[str]:
+def _faults(id: str, backends: Sequence[str], phase: str, on_error: str, why: str, tags: Sequence[str]) -> list[str]:
     near = did_you_mean(phase, PHASES)
     checks = (
         (not _ID.fullmatch(id) or id in _RESERVED_IDS, "the id must be lower-case words joined by dots or dashes"),
-        (not backend, "the backend is empty; '*' is every backend"),
+        (not backends or not all(backends), "the backend is empty; '*' is every backend"),
         (phase not in (*PHASES, "*"), f"there is no phase {phase!r}; {near or 'phases: ' + ', '.join(PHASES)}"),
         (on_error not in get_args(OnError), f"on_error is 'fail' or 'warn', not {on_error!r}"),
         (not why.strip(), "`why` is empty; say what goes wrong without the patch"),

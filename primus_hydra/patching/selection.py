@@ -76,7 +76,7 @@ class Decision:
 def decide(patch: Patch, context: PatchContext, selection: Selection) -> Decision:
     """Decide on one patch in the phase of `context`; calls its condition last and never raises what that raises."""
     if not patch.is_for(context.backend):
-        return _skip(f"it is for {patch.backend}, the backend is {context.backend}")
+        return _skip(f"it is for {', '.join(patch.backends)}, the backend is {context.backend}")
     if not patch.runs_in(context.phase):
         return _skip(f"it belongs to phase {patch.phase}, this is {context.phase}")
     if (objection := selection.objection(patch.id)) is not None:

@@ -86,7 +86,7 @@ class CommitRule:
 VersionRule = SpecifierRule | CommitRule
 
 
-def parse_rules(versions: str | Sequence[str] | None, *, backend: str) -> tuple[VersionRule, ...]:
+def parse_rules(versions: str | Sequence[str] | None, *, backend: str | Sequence[str]) -> tuple[VersionRule, ...]:
     """Parse what a patch gives as `versions`; no rule at all means every version. Raises ValueError."""
     if versions is None:
         return ()
@@ -96,16 +96,18 @@ def parse_rules(versions: str | Sequence[str] | None, *, backend: str) -> tuple[
     return tuple(parse_rule(text, backend=backend) for text in texts)
 
 
-def parse_rule(text: str, *, backend: str) -> VersionRule:
-    """Parse one rule; `backend` may be named in it instead of being left out. Raises ValueError."""
+def parse_rule(text: str, *, backend: str | Sequence[str]) -> VersionRule:
+    """Parse one rule; a backend may be named in it instead of being left out. Raises ValueError."""
     if text.startswith(_COMMIT_PREFIX):
         return _parse_commit(text.removeprefix(_COMMIT_PREFIX))
+    backends = (backend,) if isinstance(backend, str) else tuple(backend)
     found = _NAMED.fullmatch(text)
     name, specifiers = (found["name"], found["specifiers"]) if found else (None, "")
     if not specifiers:
         raise ValueError(f"version rule {text!r} has no specifier such as >=0.3,<0.4")
-    if name not in (None, "torch", backend):
-        raise ValueError(f"version rule {text!r} is about {name!r}; a rule is about {backend!r} or 'torch'")
+    if name not in (None, "torch", *backends):
+        known = ", ".join(repr(backend) for backend in backends)
+        raise ValueError(f"version rule {text!r} is about {name!r}; a rule is about {known} or 'torch'")
     try:
         return SpecifierRule(about_torch=name == "torch", specifiers=SpecifierSet(specifiers), text=specifiers)
     except InvalidSpecifier as error:

@@ -56,16 +56,20 @@ def verify(folder: Path) -> Problem | None:
     if not (folder / MANIFEST).exists():
         return _problem(folder, f"it has no {MANIFEST}, so its save did not finish")
     manifest = read_manifest(folder)
+    if manifest is not None and folder.name != f"step-{manifest.get('step')}":
+        return _problem(folder, f"its {MANIFEST} belongs to step {manifest.get('step')}")
+    fault = damage(folder)
+    return None if fault is None else _problem(folder, fault)
+
+
+def damage(folder: Path) -> str | None:
+    """Say which file is not as it was saved, or None; the folder may have any name, and files beyond the manifest."""
+    manifest = read_manifest(folder)
     files = manifest.get("files") if manifest else None
     if manifest is None or not isinstance(files, dict) or manifest.get("format") != FORMAT:
-        return _problem(folder, f"its {MANIFEST} cannot be read")
-    if folder.name != f"step-{manifest.get('step')}":
-        return _problem(folder, f"its {MANIFEST} belongs to step {manifest.get('step')}")
-    for name, wanted in files.items():
-        fault = _fault(folder / name, wanted)
-        if fault:
-            return _problem(folder, f"{name} {fault}")
-    return None
+        return f"its {MANIFEST} cannot be read"
+    faults = ((name, _fault(folder / name, wanted)) for name, wanted in files.items())
+    return next((f"{name} {fault}" for name, fault in faults if fault), None)
 
 
 def _fault(path: Path, wanted: object) -> str | None:

@@ -26,6 +26,7 @@ from primus_hydra.patching import (
 from primus_hydra.run.atomic import write_json
 from primus_hydra.run.checkpoints import checkpoint_steps
 from primus_hydra.run.manifest import MANIFEST, verify
+from primus_hydra.run.model_shape import shape_of
 from primus_hydra.runtime.contracts import BackendAdapter, BaseTrainer, RankContext, StepMetrics
 from primus_hydra.runtime.distributed import RankNumbers
 from primus_hydra.runtime.ledger import FileLedger
@@ -181,7 +182,7 @@ class RankFlow:
             backend_version=backend_version,
             metrics=self._metrics,
             stop=self._stop,
-            ledger=FileLedger(paths, self._numbers.rank, _manifest_extra(self._spec, backend_version)),
+            ledger=FileLedger(paths, self._numbers.rank, _manifest_extra(self._spec, self._job, backend_version)),
             pulse=self._pulse,
         )
 
@@ -236,5 +237,12 @@ class _Patches:
                 write_json(self._path, {"patches": [record.to_json() for record in self._records]})
 
 
-def _manifest_extra(spec: AttemptSpec, backend_version: str) -> dict[str, object]:
-    return {"world_size": spec.world_size, "dp": spec.layout.dp, "backend_version": backend_version}
+def _manifest_extra(spec: AttemptSpec, job: JobConfig, backend_version: str) -> dict[str, object]:
+    vocab_size = spec.data.vocab_size if spec.data is not None else None
+    return {
+        "world_size": spec.world_size,
+        "dp": spec.layout.dp,
+        "backend": job.backend.name,
+        "backend_version": backend_version,
+        "model": {"name": job.model.name, **shape_of(job.model, vocab_size)},
+    }

@@ -129,7 +129,7 @@ def _decide_in_own_phase(patch: Patch, context: PatchContext, selection: Selecti
 def _row(patch: Patch, decision: Decision) -> PatchRow:
     return PatchRow(
         id=patch.id,
-        backend=patch.backend,
+        backend=", ".join(patch.backends),
         phase=patch.phase,
         priority=patch.priority,
         versions=tuple(str(rule) for rule in patch.versions),

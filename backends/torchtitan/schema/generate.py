@@ -14,8 +14,8 @@ from typing import Any
 
 from torchtitan.config.configurable import Configurable
 
-from primus_hydra.backends.torchtitan.describe import classes_below, describe_class, mentioned, name_of
 from primus_hydra.backends.torchtitan.versions import Release, installed_version, release_for
+from primus_hydra.native.describe import class_at, classes_below, describe_class, mentioned, name_of
 
 _MORE_MODULES = ("torchtitan.hf_datasets.text_datasets", "torchtitan.components.checkpointer.torch_checkpointing")
 """Modules with implementations that can be chosen and that nothing else imports."""
@@ -73,21 +73,10 @@ def _is_reachable(cls: type[Any]) -> bool:
 
 
 def _by_name(name: str, known: dict[str, type[Any]]) -> type[Any]:
-    if name in known:
-        return known[name]
-    module, _, attribute = name.rpartition(".")
-    while True:
-        try:
-            found: Any = importlib.import_module(module)
-            break
-        except ModuleNotFoundError:
-            module, _, part = module.rpartition(".")
-            attribute = f"{part}.{attribute}"
-    for part in attribute.split("."):
-        found = getattr(found, part)
+    found = known.get(name) or class_at(name)
     if not dataclasses.is_dataclass(found):
         raise TypeError(f"{name} is not a dataclass")
-    return found if isinstance(found, type) else type(found)
+    return found
 
 
 def _import_if_whole(module: str) -> None:

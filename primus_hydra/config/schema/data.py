@@ -12,8 +12,10 @@ from primus_hydra.config.schema.key import key
 class DataConfig:
     """The token source."""
 
-    kind: Literal["python_stdlib", "text", "mock", "hf"] = key("python_stdlib", "Kind of source.")
-    path: str | list[str] | None = key(None, "text: files, folders or globs; hf: a data set folder on disk.")
+    kind: Literal["python_stdlib", "text", "mock", "hf", "megatron"] = key("python_stdlib", "Kind of source.")
+    path: str | list[str] | None = key(
+        None, "text: files, folders or globs; hf: a data set folder; megatron: prefixes, each after its weight."
+    )
     text_key: str = key("text", "Field or column that holds the text of a jsonl, parquet or hf record.")
     split: str = key("train", "hf: split that is read.")
     order: Literal["shuffled", "sequential"] = key("shuffled", "Order of the samples within an epoch.")

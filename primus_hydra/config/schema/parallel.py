@@ -23,7 +23,9 @@ class ParallelConfig:
     )
     dp_replicate: int = key(1, "Data-parallel ranks that copy the state.", gt=0)
     sequence_parallel: bool = key(True, "Split norms and dropout over the tensor parallel ranks.")
-    sharding: Literal["none", "optimizer", "full"] = key("full", "What data-parallel ranks shard: ZeRO-0, 1 or 3.")
+    sharding: Literal["auto", "none", "optimizer", "full"] = key(
+        "auto", "What data-parallel ranks shard: ZeRO-0, 1 or 3; auto is the most that the backend can."
+    )
     reshard_after_forward: Literal["default", "always", "never"] = key(
         "default", "Free full parameters after the forward."
     )

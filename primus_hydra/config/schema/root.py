@@ -38,7 +38,9 @@ class JobConfig:
     compile: CompileConfig = node(CompileConfig, "torch.compile.")
     checkpoint: CheckpointConfig = node(CheckpointConfig, "Saving.")
     validation: ValidationConfig = node(ValidationConfig, "Validation loss.")
-    init_from: str | None = key(None, "Checkpoint whose weights start the run; null initialises at random.")
+    init_from: str | None = key(
+        None, "Weights that start the run: a checkpoint folder, or hf:DIR for Hugging Face safetensors; null: random."
+    )
     data: DataConfig = node(DataConfig, "The token source.")
     tokenizer: TokenizerConfig = node(TokenizerConfig, "How text becomes tokens.")
     parallel: ParallelConfig = node(ParallelConfig, "Split over ranks.")

@@ -50,7 +50,7 @@ class PrecisionConfig:
     """Number formats."""
 
     params: Literal["float32", "bfloat16"] = key("float32", "Format of the stored parameters and optimizer state.")
-    compute: Literal["bfloat16", "float32"] = key("bfloat16", "Format of forward and backward.")
+    compute: Literal["bfloat16", "float16", "float32"] = key("bfloat16", "Format of forward and backward.")
     reduce: Literal["float32"] = key("float32", "Format of gradient reductions.")
     fp8: Literal["tensorwise", "rowwise", "rowwise_with_gw_hp"] | None = key(
         None, "Recipe of fp8 matrix products in the linear layers; null means none."
@@ -83,6 +83,9 @@ class CheckpointConfig:
     enable: bool = key(True, "Save checkpoints.")
     every: int = key(500, "Save every this many steps; the last step is always saved.", unit="steps", gt=0)
     keep: int = key(3, "Newest checkpoints kept; 0 keeps all.", ge=0)
+    keep_every: int | None = key(
+        None, "Checkpoints at multiples of this step are kept for good; null keeps none so.", unit="steps", gt=0
+    )
     async_mode: Literal["disabled", "async", "async_pinned"] = key("disabled", "Write while training goes on.")
     export_hf: bool = key(False, "Also write the final weights as Hugging Face safetensors.")
     export_dtype: Literal["float32", "bfloat16", "float16"] = key("float32", "Number format of the export.")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.torchtitan.conftest import STEPS, Lab
-from tests.integration.torchtitan.driver import Result
+from tests.integration.ranked.driver import Result
+from tests.integration.ranked.lab import STEPS, Lab, losses_of
 
 pytestmark = pytest.mark.ranks
 
@@ -22,13 +22,6 @@ DEEP = {
     "training.micro_batch_size": 1,
     "validation.enable": False,
 }
-
-
-def losses_of(results: list[list[Result]], *, reporter: int = 0) -> dict[int, float]:
-    """Return the losses of the one rank that reports, and check that it is the only one."""
-    assert [ranks[0].error for ranks in results] == [None] * len(results)
-    assert [bool(ranks[0].metrics) for ranks in results] == [rank == reporter for rank in range(len(results))]
-    return results[reporter][0].losses
 
 
 def assert_agrees(losses: dict[int, float], expected: dict[int, float], steps: range) -> None:

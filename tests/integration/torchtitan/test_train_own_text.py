@@ -14,7 +14,7 @@ from datasets import Dataset
 from pyarrow import parquet
 
 from primus_hydra.data.prepare import prepare_data
-from tests.integration.torchtitan.conftest import Lab
+from tests.integration.ranked.lab import Lab
 from tests.support import make_job
 
 pytestmark = pytest.mark.ranks

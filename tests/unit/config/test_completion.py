@@ -82,6 +82,7 @@ def test_files_and_folders_are_offered_where_a_path_stands(tmp_path: Path, monke
     assert complete(["experiment=trials/"]) == ["experiment=trials/one.yaml"]
     assert complete(["--config-dir", "t"]) == ["trials/"]
     assert complete(["data.path=trials/n"]) == ["data.path=trials/notes.txt"]
+    assert complete(["init_from=hf:tr"]) == ["init_from=hf:trials/"]
     assert complete(["experiment=nowhere/"]) == []
 
 
@@ -127,7 +128,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("primus-hydra optim", ["optimizer."]),
         ("primus-hydra model=qwen3_8", ["qwen3_8b"]),  # readline keeps what stands before the =
         ("primus-hydra task=plan task.format=m", ["markdown"]),
-        ("primus-hydra task=", ["deps", "help", "patches", "plan", "runs", "train"]),
+        ("primus-hydra task=", ["compare", "deps", "help", "patches", "plan", "runs", "train"]),
     ],
 )
 def test_bash_gets_the_part_of_the_word_that_readline_replaces(line: str, answer: list[str], program: Path) -> None:

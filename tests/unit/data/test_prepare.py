@@ -221,7 +221,10 @@ def test_preparing_data_imports_no_torch(tmp_path, prose):
 
 @pytest.mark.parametrize(
     ("group", "schema", "names"),
-    [("data", DataConfig, ["hf", "mock", "python_stdlib", "text"]), ("tokenizer", TokenizerConfig, ["bpe", "hf"])],
+    [
+        ("data", DataConfig, ["hf", "megatron", "mock", "python_stdlib", "text"]),
+        ("tokenizer", TokenizerConfig, ["bpe", "hf"]),
+    ],
 )
 def test_the_configuration_files_fit_the_schema_and_say_what_they_are_for(group, schema, names):
     folder = Path(primus_hydra.__file__).parent / "conf" / group

@@ -93,3 +93,12 @@ def test_a_named_condition_describes_itself() -> None:
 
     sentences = [patch.when for patch in registry.patches("titan")]
     assert sentences == ["on a cpu", "the platform has no accelerator", "on a CPU node"]
+
+
+def test_a_patch_may_be_for_several_backends() -> None:
+    registry = Registry()
+    declare(registry, backend=("titan", "comet"), versions="comet>=1")
+
+    assert [len(registry.patches(name)) for name in ("titan", "comet", "other")] == [1, 1, 0]
+    with pytest.raises(PatchDefinitionError, match="backend is empty"):
+        declare(Registry(), backend=())

@@ -13,7 +13,7 @@ from primus_hydra.config.layout import layout_of
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import HostError
 from primus_hydra.patching import PatchError, PatchRecord
-from primus_hydra.run.manifest import write_manifest
+from primus_hydra.run.manifest import read_manifest, write_manifest
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.runtime import flow as flow_module
 from primus_hydra.runtime.contracts import BackendAdapter, BaseTrainer, StepMetrics
@@ -108,6 +108,8 @@ class Stage:
                         stage.request.signal = 15
                     if self.context.stop.agreed(step):
                         return
+                if stage.paths.checkpoint(self._step).is_dir():
+                    self.context.ledger.completed(self._step)
 
             def cleanup(self, on_error: bool = False) -> None:
                 stage.note(f"cleanup on_error={on_error}")
@@ -174,6 +176,21 @@ def test_the_steps_come_in_the_order_of_the_contract(paths: RunPaths, monkeypatc
     assert stage.flow(monkeypatch).run() == FlowEnd(status="finished", step=4)
     assert stage.calls == ORDER
     assert stage.sink_closed == [False]
+
+
+def test_a_checkpoint_says_who_saved_it_and_for_which_model(paths: RunPaths, monkeypatch: pytest.MonkeyPatch):
+    paths.checkpoint(4).mkdir(parents=True)
+    (paths.checkpoint(4) / "shard").write_bytes(b"weights")
+    Stage(paths).flow(monkeypatch).run()
+    manifest = read_manifest(paths.checkpoint(4))
+    assert manifest is not None
+    extra = manifest["extra"]
+    assert isinstance(extra, dict)
+    assert (extra["backend"], extra["backend_version"]) == ("torchtitan", "1.0")
+    assert extra["model"]["name"] == "llama3_tiny"
+    assert extra["model"]["num_hidden_layers"] == 2
+    # The model leaves its vocabulary open, so the data's counts.
+    assert extra["model"]["vocab_size"] == NO_DATA.vocab_size
 
 
 def test_an_agreed_stop_ends_at_its_step(paths: RunPaths, monkeypatch: pytest.MonkeyPatch):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from primus_hydra.backends.torchtitan.adapter import TorchTitanAdapter
-from primus_hydra.backends.torchtitan.limits_0_3 import CHUNKED_LOSS, layers_per_stage
+from primus_hydra.backends.torchtitan.limits_0_3 import CHUNKED_LOSS, job_problems, layers_per_stage
 from primus_hydra.errors import UserError
 from tests.support import make_job
 
@@ -65,6 +65,8 @@ def test_a_job_that_torchtitan_can_train_has_no_problems(overrides: dict[str, An
         ({"lr_schedule.warmup_steps": 2, "lr_schedule.decay_steps": 3}, "lr_schedule.decay_steps"),
         ({"recompute.mode": "memory_budget"}, "recompute.mode"),
         ({"compile.components": ["models"]}, "compile.components"),
+        ({"precision.compute": "float16"}, "precision.compute"),
+        ({"data.kind": "megatron", "data.path": "somewhere"}, "data.kind"),
         ({"precision.fp8": "tensorwise"}, "precision.fp8"),
         ({"precision.fp8": "rowwise", "precision.fp8_emulate": True, "compile.enable": True}, "precision.fp8_emulate"),
         ({"checkpoint.async_mode": "async_pinned"}, "checkpoint.async_mode"),
@@ -77,6 +79,14 @@ def test_a_job_that_torchtitan_can_train_has_no_problems(overrides: dict[str, An
 )
 def test_what_torchtitan_cannot_do_is_said_before_the_launch(overrides: dict[str, Any], key: str) -> None:
     assert key in keys_of_problems(overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides", [{"precision.compute": "float16"}, {"data.kind": "megatron", "data.path": "somewhere"}]
+)
+def test_what_only_megatron_can_do_names_it(overrides: dict[str, Any]) -> None:
+    (problem,) = job_problems(make_job(overrides))
+    assert "backend=megatron" in str(problem.hint)
 
 
 def test_interleaved_microbatches_must_fill_equal_rounds() -> None:

@@ -15,6 +15,7 @@ from primus_hydra.config.schema import JobConfig
 from primus_hydra.errors import UserError
 from tests.support import make_job
 from tests.unit.backends.torchtitan.rank_context import Notes, context_for
+from tests.unit.weights.model_folder import VOCAB, write_folder
 
 NOT_FOR_THE_BACKEND = (
     "module",
@@ -55,6 +56,7 @@ VALUES: dict[str, list[Any]] = {
     "training.global_batch_size": [8],
     "training.micro_batch_size": [1],
     "parallel.dp_shard": [2],
+    "parallel.sharding": ["none", "optimizer"],
     "parallel.ep": [2],
 }
 
@@ -153,6 +155,19 @@ def test_weights_to_start_from_are_loaded_alone_and_only_in_a_fresh_run(tmp_path
     assert translate({"init_from": str(tmp_path)}, resume_from=7).checkpoint.load_step == 7
 
 
+def test_hugging_face_weights_are_read_by_torchtitans_own_conversion(tmp_path: Path) -> None:
+    source = {"init_from": f"hf:{write_folder(tmp_path, make_job())}", "model.vocab_size": VOCAB}
+
+    config = translate(source).checkpoint
+    assert (config.initial_load_path, config.initial_load_in_hf) == (str(tmp_path), True)
+    assert config.initial_load_model_only
+
+    config = translate({**source, "init_from": f"hf:{tmp_path}/gone", "launch.check_paths": False}, resume_from=7)
+    assert (config.checkpoint.initial_load_path, config.checkpoint.initial_load_in_hf) == (None, False)
+    with pytest.raises(UserError, match="init_from: hidden_size is 64 in the folder"):
+        translate({**source, "model.hidden_size": 128})
+
+
 def test_missing_weights_are_refused_by_the_rank(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="init_from"):
         translate({"init_from": str(tmp_path / "nowhere")})
@@ -175,6 +190,11 @@ def test_any_number_of_checkpoints_can_be_kept(keep: int, torchtitans: int) -> N
     assert (config.keep, config.keep_latest_k) == (keep, torchtitans)
 
 
+def test_checkpoints_are_kept_for_good_at_multiples() -> None:
+    assert translate({"checkpoint.keep_every": 500}).checkpoint.keep_every == 500
+    assert translate().checkpoint.keep_every is None
+
+
 def test_checkpoints_land_in_the_run_directory() -> None:
     config = translate()
     assert (Path(config.dump_folder) / config.checkpoint.folder) == Path("some-run/checkpoints")
@@ -190,6 +210,7 @@ def test_batches_are_accumulated_without_a_pipeline_and_cut_within_one() -> None
 
 def test_sharding_none_copies_on_every_data_parallel_rank() -> None:
     ranks = {"parallel.dp_shard": 2, "parallel.dp_replicate": 2, "training.micro_batch_size": 1}
+    assert translate(ranks).parallelism == translate({**ranks, "parallel.sharding": "full"}).parallelism
     full = translate(ranks).parallelism
     none = translate({**ranks, "parallel.sharding": "none"}).parallelism
     assert (full.data_parallel_shard_degree, full.data_parallel_replicate_degree) == (2, 2)

@@ -1,0 +1,1 @@
+"""Megatron: our training loop on megatron-core (`backend=megatron`), or upstream's (`backend=megatron_training`)."""

@@ -1,0 +1,211 @@
+"""Saves and loads the core trainer's state; a checkpoint counts once all ranks have it on the disk.
+
+A save in the background works on copies, and only one is on its way: the next one waits for it. Files of a save that
+was cut short never count, since the ledger writes its manifest last; a failed save ends the run with its reason. Old
+checkpoints go only after a newer one is complete.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from megatron.core.optimizer import MegatronOptimizer
+from torch.distributed.checkpoint.api import CheckpointException
+
+from primus_hydra.backends.megatron.agreement import Ranks, words_for
+from primus_hydra.backends.megatron.checkpoint_files import FileWriter, PlannedSave
+from primus_hydra.backends.megatron.progress import Progress
+from primus_hydra.backends.megatron.schedule import StepSchedule
+from primus_hydra.backends.megatron.sections import CoreConfig
+from primus_hydra.backends.megatron.sharded_state import ShardedState
+from primus_hydra.config.schema import JobConfig
+from primus_hydra.errors import HostError, Problem
+from primus_hydra.run.retention import finished_steps, retire, superfluous
+from primus_hydra.runtime.contracts import RankContext
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class _Save:
+    """A save on its way: `error` is what this rank's writing raised."""
+
+    step: int
+    planned: PlannedSave
+    error: Exception | None = None
+    thread: threading.Thread | None = field(default=None)
+
+    def write(self) -> None:
+        try:
+            self.planned.write()
+        except Exception as error:  # raised again by the one who waits, on all ranks
+            self.error = error
+
+    def start(self) -> None:
+        # Nobody waits for a writer when a rank ends after a failure.
+        self.thread = threading.Thread(target=self.write, name=f"save of step {self.step}", daemon=True)
+        self.thread.start()
+
+    def is_written(self) -> bool:
+        return self.thread is None or not self.thread.is_alive()
+
+    def wait(self) -> None:
+        if self.thread is not None:
+            self.thread.join()
+
+
+class Checkpointer:
+    """The checkpoints of one run on one rank. All methods but `give_up` are collective."""
+
+    def __init__(
+        self,
+        *,
+        job: JobConfig,
+        config: CoreConfig,
+        context: RankContext,
+        chunks: list[Any],
+        optimizer: MegatronOptimizer,
+        scheduler: StepSchedule,
+        progress: Progress,
+    ) -> None:
+        self._settings = job.checkpoint
+        self._context = context
+        self._ranks = Ranks()
+        self._files = FileWriter(fully_parallel=config.checkpoint.fully_parallel_save)
+        self._state = ShardedState(
+            config=config,
+            context=context,
+            chunks=chunks,
+            optimizer=optimizer,
+            scheduler=scheduler,
+            progress=progress,
+            ranks=self._ranks,
+            seed=job.training.seed,
+        )
+        self._pending: _Save | None = None
+        self._complete: set[int] = set()
+        self._deletion: threading.Thread | None = None
+        self._retired: list[Path] = []
+
+    def load(self, folder: Path, *, weights_only: bool) -> None:
+        """Restore everything, or the weights alone, whatever layout saved them.
+
+        Raises UserError if the checkpoint is another model's or its optimizer cannot be split anew, HostError if its
+        files cannot be read; all ranks raise the same.
+        """
+        if weights_only:
+            self._state.load_weights(folder)
+            return
+        self._state.load_all(folder)
+        self._complete.add(self._state.progress.step)
+
+    def save(self, step: int) -> None:
+        """Save `step`, in the background if so configured; raises HostError if this save or the one before failed."""
+        if step not in self._complete and self._settings.enable:
+            self._save(step, background=self._settings.async_mode != "disabled")
+
+    def save_now(self, step: int) -> None:
+        """Make sure that `step` is on the disk when this returns; raises HostError."""
+        if self._pending is not None and self._pending.step == step:
+            self._finish()
+        elif step not in self._complete and self._settings.enable:
+            self._save(step, background=False)
+
+    def poll(self) -> None:
+        """Notice that a save in the background has ended, or failed: HostError. Cheap while there is none."""
+        if self._pending is not None and self._ranks.all_true(self._pending.is_written()):
+            self._finish()
+
+    def close(self) -> None:
+        """Wait for what is on its way; raises HostError if it failed."""
+        self._finish()
+        if self._deletion is not None:
+            self._deletion.join()
+
+    def give_up(self) -> None:
+        """Forget a save on its way: other ranks may be gone."""
+        self._pending = None
+
+    def _save(self, step: int, *, background: bool) -> None:
+        self._finish()
+        folder = self._context.paths.checkpoint(step)
+        self._require(step, self._ranks.on_first(lambda: self._make_room(folder)))
+        self._pending = _Save(step=step, planned=self._plan(step, folder, copies=background))
+        if background:
+            self._pending.start()
+            return
+        self._pending.write()
+        self._finish()
+
+    def _finish(self) -> None:
+        """Wait for the save on its way on all ranks, and make it count."""
+        if self._pending is None:
+            return
+        save, self._pending = self._pending, None
+        save.wait()
+        self._require(save.step, self._ranks.first_failure(save.error))
+        self._complete_files(save)
+        self._require(save.step, self._ranks.on_first(lambda: self._context.ledger.completed(save.step)))
+        if self._context.rank != 0:
+            self._context.ledger.completed(save.step)
+        self._complete.add(save.step)
+        self._delete_older(save.step)
+
+    def _make_room(self, folder: Path) -> None:
+        """Create the folder of a checkpoint, empty: what another save left there would count as part of this one."""
+        old = retire(folder)
+        if old is not None:
+            self._retired.append(old)
+        folder.mkdir(parents=True)
+
+    def _plan(self, step: int, folder: Path, *, copies: bool) -> PlannedSave:
+        try:
+            return self._files.plan(self._state.to_save(), folder, copies=copies)
+        except OSError as error:  # on one rank alone; the others notice that it leaves
+            raise self._failed(step, str(error)) from error
+
+    def _complete_files(self, save: _Save) -> None:
+        try:
+            save.planned.finish()
+        except (OSError, CheckpointException) as error:
+            raise self._failed(save.step, words_for(error)) from error
+
+    def _require(self, step: int, failure: str | None) -> None:
+        if failure is not None:
+            raise self._failed(step, failure)
+
+    def _failed(self, step: int, failure: str) -> HostError:
+        folder = self._context.paths.checkpoint(step)
+        hint = "the checkpoints before it are as they were; free space or mend the disk, then start the run again"
+        return HostError(Problem(what=f"step {step} could not be saved: {failure}", where=str(folder), hint=hint))
+
+    def _delete_older(self, step: int) -> None:
+        if self._context.rank != 0:
+            return
+        paths, settings = self._context.paths, self._settings
+        known = {*finished_steps(paths), *self._complete}
+        old = superfluous(known, step, keep=settings.keep, keep_every=settings.keep_every)
+        retired = [retire(paths.checkpoint(other)) for other in old]
+        folders, self._retired = [*self._retired, *filter(None, retired)], []
+        if folders:
+            self._delete(folders)
+
+    def _delete(self, folders: list[Path]) -> None:
+        if self._deletion is not None:
+            self._deletion.join()
+        # A large checkpoint on a shared file system takes minutes to delete.
+        self._deletion = threading.Thread(target=_delete_all, args=(folders,), name="delete checkpoints", daemon=True)
+        self._deletion.start()
+
+
+def _delete_all(folders: list[Path]) -> None:
+    for folder in folders:
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            _log.warning("an old checkpoint could not be deleted: %s", error)

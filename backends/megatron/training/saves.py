@@ -1,0 +1,80 @@
+"""Saves that upstream has planned: written by threads of this rank, and complete once every rank has written.
+
+Only one is on its way; the next one waits for it. A failed one ends the run with its reason, on all ranks.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from primus_hydra.backends.megatron.agreement import Ranks
+from primus_hydra.backends.megatron.training.checkpoints import CheckpointRecord
+from primus_hydra.config.schema.training import CheckpointConfig
+from primus_hydra.runtime.contracts import RankContext
+
+
+@dataclass(kw_only=True)
+class _Save:
+    """A save on its way; `request` is upstream's, `error` is what this rank's writing raised."""
+
+    step: int
+    request: Any
+    thread: threading.Thread | None = None
+    error: Exception | None = None
+
+    def write(self) -> None:
+        try:
+            self.request.async_fn(*self.request.async_fn_args)
+        except Exception as error:  # raised again by the one who waits, on all ranks
+            self.error = error
+
+
+class Saves:
+    """The saves of one training on one rank; every method is collective."""
+
+    def __init__(self, context: RankContext, settings: CheckpointConfig) -> None:
+        self.in_background = settings.async_mode != "disabled"
+        self._ranks = Ranks()
+        self._record = CheckpointRecord(context, settings, self._ranks)
+        self._step = 0
+        self._pending: _Save | None = None
+
+    def begin(self, step: int) -> None:
+        """Make ready for the save of `step`; raises HostError if the one before failed or there is no room."""
+        self.finish()
+        self._step = step
+        self._record.prepare(step)
+
+    def schedule(self, request: Any) -> None:
+        """Write what upstream planned, at once or while the training goes on; raises HostError as `finish`."""
+        save = self._pending = _Save(step=self._step, request=request)
+        if not self.in_background:
+            save.write()
+            self.finish()
+            return
+        # Nobody waits for a writer when a rank ends after a failure.
+        save.thread = threading.Thread(target=save.write, name=f"save of step {save.step}", daemon=True)
+        save.thread.start()
+
+    def poll(self) -> None:
+        """Notice that a save in the background has ended, or failed: HostError. Cheap while there is none."""
+        if self._pending is not None and self._ranks.all_true(not _is_alive(self._pending.thread)):
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait for the save on its way on all ranks, and make it count; raises HostError if it failed on any."""
+        if self._pending is None:
+            return
+        save, self._pending = self._pending, None
+        if save.thread is not None:
+            save.thread.join()
+        self._record.require(save.step, self._ranks.first_failure(save.error))
+        for function in save.request.finalize_fns:
+            function()
+        self._record.complete(save.step)
+
+
+def _is_alive(thread: threading.Thread | None) -> bool:
+    return thread is not None and thread.is_alive()
