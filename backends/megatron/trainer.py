@@ -110,6 +110,7 @@ class PretrainTrainer(BaseTrainer):
             pack_documents=config.model.layer_implementation == "transformer_engine",
         )
         return Parts(
+            pulse=context.pulse,
             chunks=chunks,
             optimizer=optimizer,
             schedule=schedule,

@@ -7,15 +7,18 @@ shared file system. Times are of CLOCK_MONOTONIC, which all processes of a node 
 from __future__ import annotations
 
 import contextlib
+import functools
 import mmap
 import os
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, Protocol, get_args
+from typing import Final, Literal, ParamSpec, Protocol, TypeVar, get_args
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Section = Literal["startup", "step", "checkpoint", "validation", "ending"]
 SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
 _RECORD: Final = struct.Struct(f"<qqqddq{len(SECTIONS)}d")
@@ -121,6 +124,17 @@ class Pulse:
         # The number comes last: a record whose number is old is not read.
         self._map[place + 8 : place + _RECORD.size] = record[8:]
         self._map[place : place + 8] = record[:8]
+
+
+def in_section(pulse: PulseWriter, name: Section, function: Callable[P, R]) -> Callable[P, R]:
+    """Return `function`, during which a rank is in a section."""
+
+    @functools.wraps(function)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+        with pulse.section(name):
+            return function(*args, **kwargs)
+
+    return inside
 
 
 def read_beat(path: Path) -> Beat | None:
