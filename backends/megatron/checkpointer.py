@@ -98,10 +98,11 @@ class Checkpointer:
         Raises UserError if the checkpoint is another model's or its optimizer cannot be split anew, HostError if its
         files cannot be read; all ranks raise the same.
         """
-        if weights_only:
-            self._state.load_weights(folder)
-            return
-        self._state.load_all(folder)
+        with self._context.pulse.section("checkpoint"):
+            if weights_only:
+                self._state.load_weights(folder)
+                return
+            self._state.load_all(folder)
         self._complete.add(self._state.progress.step)
 
     def save(self, step: int) -> None:
@@ -132,6 +133,10 @@ class Checkpointer:
         self._pending = None
 
     def _save(self, step: int, *, background: bool) -> None:
+        with self._context.pulse.section("checkpoint"):
+            self._save_in_section(step, background=background)
+
+    def _save_in_section(self, step: int, *, background: bool) -> None:
         self._finish()
         folder = self._context.paths.checkpoint(step)
         self._require(step, self._ranks.on_first(lambda: self._make_room(folder)))
@@ -146,7 +151,11 @@ class Checkpointer:
         """Wait for the save on its way on all ranks, and make it count."""
         if self._pending is None:
             return
-        save, self._pending = self._pending, None
+        with self._context.pulse.section("checkpoint"):
+            self._finish_in_section(self._pending)
+
+    def _finish_in_section(self, save: _Save) -> None:
+        self._pending = None
         save.wait()
         self._require(save.step, self._ranks.first_failure(save.error))
         self._complete_files(save)

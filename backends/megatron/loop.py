@@ -36,6 +36,7 @@ from primus_hydra.backends.megatron.validation import Validator, measures_at
 from primus_hydra.config.layout import Layout
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.errors import Problem, UserError
+from primus_hydra.runtime.pulse import PulseWriter
 
 
 @dataclass(kw_only=True)
@@ -52,6 +53,7 @@ class Parts:
     validator: Validator | None
     checkpointer: Checkpointer
     reporter: Reporter
+    pulse: PulseWriter
 
 
 class Loop:
@@ -142,7 +144,7 @@ class Loop:
         parts = self._parts
         if parts.validator is None or not self._is_validated(step):
             return
-        with whole_parameters(self._config, parts.chunks):
+        with parts.pulse.section("validation"), whole_parameters(self._config, parts.chunks):
             loss = parts.validator.measure(parts.chunks)
         forget_balance_losses()
         parts.reporter.report_validation(step, loss)

@@ -111,6 +111,7 @@ class PretrainTrainer(BaseTrainer):
             pack_documents=packs_documents(job),
         )
         return Parts(
+            pulse=context.pulse,
             chunks=chunks,
             optimizer=optimizer,
             schedule=schedule,

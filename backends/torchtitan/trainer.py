@@ -13,6 +13,7 @@ from primus_hydra.backends.torchtitan.export import export_hf
 from primus_hydra.backends.torchtitan.loop import StoppableTrainer
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.runtime.contracts import BaseTrainer, RankContext
+from primus_hydra.runtime.pulse import in_section
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +35,13 @@ class PretrainTrainer(BaseTrainer):
 
     def init(self) -> None:
         """Build process groups, model, optimizer and data."""
-        self.trainer = self.native.build()
+        trainer = self.trainer = self.native.build()
+        # What the run is told of: a rank in a save, a load or a validation may take longer than one in a step.
+        told, checkpointer = self.context.pulse, trainer.checkpointer
+        for name in ("save", "load", "maybe_wait_for_saving"):
+            setattr(checkpointer, name, in_section(told, "checkpoint", getattr(checkpointer, name)))
+        if self.native.validator.enable:
+            trainer.validator.validate = in_section(told, "validation", trainer.validator.validate)
 
     def train(self) -> None:
         """Train, or write a seed checkpoint if that is what the configuration asks for."""

@@ -122,6 +122,8 @@ RENAMES: Final = MappingProxyType(
         "nnodes": "launch.nodes",
         "num_nodes": "launch.nodes",
         "nproc_per_node": "launch.ranks_per_node",
+        "numa": "launch.bind",
+        "numa_binding": "launch.bind",
         "gpus_per_node": "platform.gpus_per_node",
         "log_interval": "metrics.log_every",
         "logging_steps": "metrics.log_every",

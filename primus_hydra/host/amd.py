@@ -24,8 +24,8 @@ _INTEGRATED = re.compile(r"gfx(902|909|90c|1013|103[3567]|1103|115[0-3])")
 
 
 def find_amd(root: Path) -> Found:
-    """Return the AMD accelerators that this process can use, named by PCI id."""
-    gpus = tuple(gpu for gpu in map(_gpu_of, _nodes(root)) if gpu is not None)
+    """Return the AMD accelerators that this process can use, named by PCI id, in the order of the runtime (ROCr)."""
+    gpus = tuple(gpu for node in _nodes(root) if (gpu := _gpu_of(root, node)) is not None)
     if gpus and not (root / "dev/kfd").exists():
         return Found(notes=(_blocked(len(gpus), "/dev/kfd is not"),))
     if gpus:
@@ -58,12 +58,31 @@ def _nodes(root: Path) -> list[Mapping[str, int]]:
     return nodes
 
 
-def _gpu_of(node: Mapping[str, int]) -> Gpu | None:
+def _gpu_of(root: Path, node: Mapping[str, int]) -> Gpu | None:
     version = node.get("gfx_target_version", 0)
     arch = _arch(version)
     if not version or not node.get("simd_count") or _INTEGRATED.fullmatch(arch):
         return None
-    return Gpu(vendor="amd", names=(f"{node.get('vendor_id', 0):04x}:{node.get('device_id', 0):04x}",), arch=arch)
+    return Gpu(
+        vendor="amd",
+        names=(f"{node.get('vendor_id', 0):04x}:{node.get('device_id', 0):04x}",),
+        arch=arch,
+        pci=_address(root, node),
+        uuid=f"GPU-{node['unique_id']:016x}" if node.get("unique_id") else None,
+    )
+
+
+def _address(root: Path, node: Mapping[str, int]) -> str | None:
+    """Return the PCI address: bus, device and function are the low 16 bits of `location_id`.
+
+    In a partitioned GPU some kernels put the partition's number there in place of the function: then it is function 0.
+    """
+    place = node.get("location_id")
+    if place is None:
+        return None
+    device = f"{node.get('domain', 0):04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}"
+    exact = f"{device}.{place & 7}"
+    return exact if (root / "sys/bus/pci/devices" / exact).exists() else f"{device}.0"
 
 
 def _arch(version: int) -> str:

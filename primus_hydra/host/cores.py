@@ -7,7 +7,7 @@ for its sibling makes all ranks wait.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +34,15 @@ def usable_cores() -> int:
 def read_cores(root: Path = Path("/"), affinity: frozenset[int] | None = None) -> Cores:
     """Read affinity (default: this process's own), core topology and cgroup quota below `root`."""
     cpus = affinity if affinity is not None else frozenset(os.sched_getaffinity(0))
-    physical = {_core_of(root, cpu) for cpu in cpus}
-    return Cores(logical=len(cpus), physical=len(physical), quota=_quota(root))
+    return Cores(logical=len(cpus), physical=len(cores_of(root, cpus)), quota=_quota(root))
+
+
+def cores_of(root: Path, cpus: Iterable[int]) -> tuple[frozenset[int], ...]:
+    """Group CPUs by the core whose hyper-threads they are, in the order of each core's lowest CPU."""
+    cores: dict[str, set[int]] = {}
+    for cpu in sorted(cpus):
+        cores.setdefault(_core_of(root, cpu), set()).add(cpu)
+    return tuple(frozenset(core) for core in cores.values())
 
 
 def _core_of(root: Path, cpu: int) -> str:

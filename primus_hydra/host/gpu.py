@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 # Applied one after the other, as the runtimes do: ROCr hides first, then HIP numbers what is left. HIP reads CUDA's
@@ -17,11 +17,17 @@ _VISIBILITY: Mapping[str, tuple[tuple[str, ...], ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """One GPU by every name that a driver gives it: the product name first, if one is known, and the PCI id."""
+    """One GPU by every name that a driver gives it: the product name first, if one is known, and the PCI id.
+
+    `pci` is its address on the bus (`0000:18:00.0`), `uuid` what the visibility variables call it (`GPU-...`); None
+    where it is not known.
+    """
 
     vendor: Literal["amd", "nvidia"]
     names: tuple[str, ...]
     arch: str | None = None
+    pci: str | None = None
+    uuid: str | None = None
 
     @property
     def label(self) -> str:
@@ -55,14 +61,24 @@ def visible(gpus: Sequence[Gpu], env: Mapping[str, str]) -> tuple[Gpu, ...]:
 
 
 def _chosen(gpus: list[Gpu], value: str) -> list[Gpu]:
-    """Apply one list: indices, or UUIDs and MIG slices, which stand for the GPU in their place.
-
-    As in the runtimes, the first invalid entry ends the list (Slurm writes NoDevFiles for a job without GPUs).
-    """
+    """Apply one list; as in the runtimes, the first invalid entry ends it (Slurm writes NoDevFiles for no GPU)."""
     chosen: list[Gpu] = []
     for place, entry in enumerate(part.strip() for part in value.split(",") if part.strip()):
-        index = int(entry) if entry.isdigit() else place
-        if not (entry.isdigit() or entry.startswith(("GPU-", "MIG-"))) or index >= len(gpus):
+        gpu = _named(gpus, entry, place)
+        if gpu is None:
             break
-        chosen.append(gpus[index])
+        chosen.append(gpu)
     return chosen
+
+
+def _named(gpus: list[Gpu], entry: str, place: int) -> Gpu | None:
+    """Return the GPU of an index or a UUID, which may be cut short; None for an invalid entry.
+
+    An unknown UUID or a MIG slice stands for the GPU in its place in the list, whose address is then not known.
+    """
+    if entry.isdigit():
+        return gpus[int(entry)] if int(entry) < len(gpus) else None
+    if not entry.startswith(("GPU-", "MIG-")) or place >= len(gpus):
+        return None
+    same = (gpu for gpu in gpus if gpu.uuid is not None and gpu.uuid.lower().startswith(entry.lower()))
+    return next(same, replace(gpus[place], pci=None, uuid=None))

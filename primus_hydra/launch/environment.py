@@ -45,14 +45,17 @@ def rank_environment(
     ranks_on_node: int,
     single_node: bool,
     cores: int,
+    bound_cores: int | None = None,
     backend_env: Mapping[str, str],
     inherited: Mapping[str, str],
 ) -> list[EnvVariable]:
     """Return the variables that all ranks share, each once, sorted by name; what only one rank has is not among them.
 
-    `cores` are those that this node may use, `inherited` is the caller's environment.
+    `cores` are those that this node may use, `bound_cores` those that ranks are bound to (of the rank with the fewest),
+    `inherited` is the caller's environment.
     """
-    chosen = {variable.name: variable for variable in _defaults(job, ranks_on_node, single_node, cores)}
+    threads = _threads(ranks_on_node, cores, bound_cores)
+    chosen = {variable.name: variable for variable in _defaults(single_node, threads)}
     chosen |= _layer(backend_env, f"wanted by the {job.backend.name} backend")
     chosen |= _layer(job.platform.env, f"platform {job.platform.name}")
     chosen |= _layer({name: inherited[name] for name in chosen if name in inherited}, "already exported by the caller")
@@ -67,14 +70,19 @@ def _layer(values: Mapping[str, str], reason: str) -> dict[str, EnvVariable]:
     return {name: EnvVariable(name=name, value=value, reason=reason) for name, value in values.items()}
 
 
-def _defaults(job: JobConfig, ranks_on_node: int, single_node: bool, cores: int) -> list[EnvVariable]:
+def _threads(ranks_on_node: int, cores: int, bound_cores: int | None) -> EnvVariable:
+    """Return the threads of a rank: its share of the cores, also of a quota, and no more than it is bound to."""
     threads = max(1, cores // ranks_on_node)
+    why = f"{cores} usable cores over {ranks_on_node} ranks"
+    if bound_cores is not None and bound_cores <= threads:
+        threads, why = bound_cores, f"a rank is bound to {bound_cores} cores"
+    reason = f"{why}; more threads than cores slow a step many times"
+    return EnvVariable(name="OMP_NUM_THREADS", value=str(threads), reason=reason)
+
+
+def _defaults(single_node: bool, threads: EnvVariable) -> list[EnvVariable]:
     variables = [
-        EnvVariable(
-            name="OMP_NUM_THREADS",
-            value=str(threads),
-            reason=f"{cores} usable cores over {ranks_on_node} ranks; more threads than cores slow a step many times",
-        ),
+        threads,
         EnvVariable(
             name="TOKENIZERS_PARALLELISM", value="false", reason="its threads do not survive forked data workers"
         ),

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Protocol
 
 from primus_hydra.launch.plan import LaunchPlan
+from primus_hydra.launch.supervision import Supervisor, clear_pulses
 from primus_hydra.launch.verdict import Ended, Evidence, LaunchResult, judge
 from primus_hydra.launch.watch import RankWatch, end_session
 from primus_hydra.run.atomic import read_json
@@ -27,8 +28,10 @@ from primus_hydra.runtime.signals import STOP_SIGNALS
 from primus_hydra.runtime.tether import PARENT_VARIABLE
 
 TICK_S = 0.1
-STRAGGLER_S = 5.0
-"""How long the others may go on after a rank failed: they fail too, or hang in a collective that never ends."""
+STRAGGLER_S = 1.0
+"""How long the others may go on after a rank died: they fail too, or hang in a collective that never ends."""
+STRAGGLER_AFTER_ERROR_S = 5.0
+"""The same after a rank that said why it failed: others may have something to say too."""
 
 _OF_ANOTHER_LAUNCH = frozenset(
     f"TORCHELASTIC_{name}" for name in ("RESTART_COUNT", "MAX_RESTARTS", "RUN_ID", "USE_AGENT_STORE", "ERROR_FILE")
@@ -120,9 +123,11 @@ class _Attempt:
         self._spec = plan.spec
         self._stops = stops
         self._ranks = [RankWatch(rank, plan.spec.attempt_paths) for rank in plan.watched]
+        self._supervisor = Supervisor(plan.spec, plan.timeouts, self._ranks)
         self._lost: RankWatch | None = None
         self._lost_pid: int | None = None
-        self._stragglers: list[tuple[RankWatch, int | None]] = []
+        self._stragglers: list[RankWatch] = []
+        self._lost_restart = 0
         self._patience_ends = float("inf")
         self._grace_ends = float("inf")
         self._ended: Ended = "by itself"
@@ -136,6 +141,7 @@ class _Attempt:
                 time.sleep(TICK_S)
         finally:
             self._end(process)
+            self._supervisor.close()
         view.tick()
         return judge(self._evidence(process), self._spec.paths)
 
@@ -144,6 +150,7 @@ class _Attempt:
         for rank in self._ranks:
             rank.look()
         self._watch_failures()
+        self._watch_hang(view)
         if self._stops.first is not None and not self._told_user:
             self._told_user = True
             view.say(_stop_notice(self._stops.first, self._spec.stop_grace_s))
@@ -169,10 +176,19 @@ class _Attempt:
         if self._patience_ends == float("inf"):
             self._notice_failure()
         elif time.monotonic() > self._patience_ends:
-            for rank, pid in self._stragglers:
-                if rank.pid == pid:
+            for rank in self._stragglers:
+                if rank.restarts == self._lost_restart:
                     rank.kill()
             self._stragglers = []
+
+    def _watch_hang(self, view: View) -> None:
+        hang = self._supervisor.look()
+        if hang is None:
+            return
+        view.say(f"hang: {hang.describe()}; stacks of all ranks: {self._spec.attempt_paths.stacks(0).parent}")
+        for rank in self._ranks:
+            if rank.restarts == self._supervisor.hung_restart:
+                rank.kill()
 
     def _notice_failure(self) -> None:
         # After a restart, a rank that has not named itself anew still shows the end of the process before.
@@ -183,8 +199,9 @@ class _Attempt:
         if first is None:
             return
         self._lost, self._lost_pid = first, first.pid
-        self._patience_ends = time.monotonic() + STRAGGLER_S
-        self._stragglers = [(rank, rank.pid) for rank in self._ranks if rank is not first and rank.alive]
+        self._patience_ends = time.monotonic() + (STRAGGLER_S if lost else STRAGGLER_AFTER_ERROR_S)
+        # Also one that has not named itself yet: it would wait for the lost one.
+        self._stragglers, self._lost_restart = [rank for rank in self._ranks if rank is not first], newest
 
     def _forgive(self) -> None:
         """The agent has restarted the ranks."""
@@ -204,6 +221,7 @@ class _Attempt:
         said = [outcome for rank in self._ranks if (outcome := rank.outcome)]
         newest = max((outcome.restart for outcome in said), default=0)
         outcomes = {outcome.rank: outcome for outcome in said if outcome.restart == newest}
+        newest_restart = max((rank.restarts for rank in self._ranks), default=0)
         lost = self._lost.rank if self._lost and self._lost.rank not in outcomes else None
         return Evidence(
             ranks=self._plan.watched,
@@ -215,8 +233,15 @@ class _Attempt:
             ended=self._ended,
             grace_s=self._spec.stop_grace_s,
             joined=self._spec.joined,
-            restarts=max((rank.restarts for rank in self._ranks), default=0),
+            restarts=newest_restart,
+            hang=self._supervisor.hang if self._supervisor.hung_restart == newest_restart else None,
+            refusal=self._refusal(),
         )
+
+    def _refusal(self) -> str | None:
+        said = (read_json(self._spec.attempt_paths.agent) or {}) if self._plan.how == "agent" else {}
+        refusal = said.get("refusal")
+        return str(refusal) if refusal else None
 
     def _exit_codes(self, own: int) -> Mapping[int, int]:
         if self._plan.how != "agent":
@@ -246,6 +271,8 @@ def _prepare(plan: LaunchPlan) -> None:
         # Left by an attempt of the same number that died before it was counted.
         shutil.rmtree(left, ignore_errors=True)
         left.mkdir(parents=True)
+    attempt.agent.unlink(missing_ok=True)
+    clear_pulses(plan.spec)
     attempt.errors.mkdir(parents=True, exist_ok=True)
     plan.spec.paths.logs.mkdir(parents=True, exist_ok=True)
 

@@ -6,13 +6,15 @@ Nothing is written and nothing is started here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from primus_hydra.config.layout import Layout
-from primus_hydra.config.schema import JobConfig
+from primus_hydra.config.schema import JobConfig, TimeoutsConfig
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import Problem, raise_all
+from primus_hydra.host.topology import Topology
+from primus_hydra.launch.binding import Binding, bind_ranks
 from primus_hydra.launch.environment import EnvVariable, environment_problems, rank_environment
 from primus_hydra.launch.outer import OuterLaunch, check_world
 from primus_hydra.run.paths import RunPaths
@@ -35,12 +37,13 @@ class BackendFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RankPlan:
-    """One rank: its command, and the variables that it does not share with the others."""
+    """One rank: its command, the variables that it does not share with the others, and its CPUs if it is bound."""
 
     rank: int
     node: int
     argv: tuple[str, ...]
     environment: tuple[EnvVariable, ...]
+    cpus: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +52,8 @@ class LaunchPlan:
 
     `argv` is the one process that the launcher starts: torch's agent, which starts the ranks; or the rank itself, where
     there is nothing for an agent to do (`how` is `rank`), also under an outer launcher (`joined`). `ranks` are all
-    ranks of the job; `watched` are those that end up under this launcher.
+    ranks of the job; `watched` are those that end up under this launcher. `binding` says why ranks have the CPUs that
+    they have.
     """
 
     how: Literal["agent", "rank", "joined"]
@@ -58,6 +62,8 @@ class LaunchPlan:
     ranks: tuple[RankPlan, ...]
     watched: tuple[int, ...]
     spec: AttemptSpec
+    binding: Binding
+    timeouts: TimeoutsConfig = field(default_factory=TimeoutsConfig)
 
     def variables(self) -> dict[str, str]:
         """Return what the started process exports, over the caller's environment."""
@@ -80,11 +86,13 @@ def plan_launch(
     inherited: Mapping[str, str],
     cores: int,
     python: Sequence[str],
+    topology: Topology | None = None,
     outer: OuterLaunch | None = None,
 ) -> LaunchPlan:
     """Plan one attempt on this machine, or inside an outer launch.
 
-    `inherited` is the caller's environment, `cores` what this node may use, `python` the interpreter's command.
+    `inherited` is the caller's environment, `cores` what this node may use, `python` the interpreter's command,
+    `topology` where the node's cores and the visible GPUs of the platform sit (None: ranks are not bound).
     Raises UserError with every problem: several nodes without an outer launcher, another number of ranks than the outer
     launcher started, variables that belong to the launcher.
     """
@@ -94,13 +102,22 @@ def plan_launch(
     raise_all(problems)
     if outer is not None:
         check_world(outer, layout)
+    ranks_on_node = outer.local_world_size if outer else layout.ranks_per_node
+    binding = bind_ranks(
+        job.launch.bind,
+        topology,
+        ranks=ranks_on_node,
+        on_gpus=not job.platform.is_cpu,
+        joined=outer is not None,
+    )
     environment = rank_environment(
         job,
         run_dir=str(paths.root),
         attempt=attempt,
-        ranks_on_node=outer.local_world_size if outer else layout.ranks_per_node,
+        ranks_on_node=ranks_on_node,
         single_node=outer.single_node if outer else True,
         cores=cores,
+        bound_cores=binding.cores,
         backend_env=backend.env,
         inherited=inherited,
     )
@@ -113,15 +130,23 @@ def plan_launch(
         backend_version=backend.version,
         backend_commit=backend.commit,
         max_restarts=job.launch.max_restarts,
+        backoff_s=job.launch.backoff_s,
         stop_grace_s=job.launch.stop_grace_s,
         joined=outer is not None,
+        start=job.launch.start,
+        cpus=binding.cpus,
         environment={variable.name: variable.value for variable in environment},
     )
-    return _assemble(spec, tuple(environment), tuple(python), outer)
+    plan = _assemble(spec, tuple(environment), binding, tuple(python), outer)
+    return replace(plan, timeouts=job.launch.timeouts)
 
 
 def _assemble(
-    spec: AttemptSpec, environment: tuple[EnvVariable, ...], python: tuple[str, ...], outer: OuterLaunch | None
+    spec: AttemptSpec,
+    environment: tuple[EnvVariable, ...],
+    binding: Binding,
+    python: tuple[str, ...],
+    outer: OuterLaunch | None,
 ) -> LaunchPlan:
     path = str(spec.attempt_paths.spec)
     rank_argv = (*python, "-m", RANK_MODULE, path)
@@ -130,9 +155,10 @@ def _assemble(
         how=how,
         argv=(*python, "-m", AGENT_MODULE, path) if how == "agent" else rank_argv,
         environment=environment,
-        ranks=tuple(_rank(rank, spec.layout, rank_argv, how, outer) for rank in range(spec.world_size)),
+        ranks=tuple(_rank(rank, spec, rank_argv, how, outer) for rank in range(spec.world_size)),
         watched=(outer.rank,) if outer else tuple(range(spec.world_size)),
         spec=spec,
+        binding=binding,
     )
 
 
@@ -143,7 +169,8 @@ def _how(spec: AttemptSpec, outer: OuterLaunch | None) -> Literal["agent", "rank
     return "rank" if spec.world_size == 1 and spec.max_restarts == 0 else "agent"
 
 
-def _rank(rank: int, layout: Layout, argv: tuple[str, ...], how: str, outer: OuterLaunch | None) -> RankPlan:
+def _rank(rank: int, spec: AttemptSpec, argv: tuple[str, ...], how: str, outer: OuterLaunch | None) -> RankPlan:
+    layout = spec.layout
     node, local_rank = divmod(rank, layout.ranks_per_node)
     if outer is not None:
         address, port, reason = outer.master_addr, str(outer.master_port), "given by the outer launcher"
@@ -162,7 +189,8 @@ def _rank(rank: int, layout: Layout, argv: tuple[str, ...], how: str, outer: Out
     if outer is not None and rank == outer.rank:
         values |= {name: (value, "given by the outer launcher") for name, value in outer.variables.items()}
     variables = (EnvVariable(name=name, value=value, reason=why) for name, (value, why) in values.items())
-    return RankPlan(rank=rank, node=node, argv=argv, environment=tuple(variables))
+    cpus = spec.cpus[local_rank] if spec.cpus else None
+    return RankPlan(rank=rank, node=node, argv=argv, environment=tuple(variables), cpus=cpus)
 
 
 def _needs_cluster(layout: Layout) -> Problem:

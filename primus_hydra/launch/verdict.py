@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from primus_hydra.errors import ExitCode
+from primus_hydra.launch.hang import Hang
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.runtime.outcome import Outcome
 
@@ -25,6 +26,7 @@ class Evidence:
 
     `exit_codes` are Popen's (negative for a signal) of ranks where known, `own_exit_code` that of the process that the
     launcher started. `lost` is the first rank seen dead without an outcome. `signal` is the first one the launcher got.
+    `hang` was found in the last start of the ranks; `refusal` says why the agent did not restart them once more.
     """
 
     ranks: Sequence[int]
@@ -37,6 +39,8 @@ class Evidence:
     grace_s: float = 0.0
     joined: bool = False
     restarts: int = 0
+    hang: Hang | None = None
+    refusal: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +70,15 @@ def judge(evidence: Evidence, paths: RunPaths) -> LaunchResult:
         code, message = _good_end(evidence, good)
     elif evidence.ended != "by itself":
         code, message = _killed(evidence)
+    elif evidence.hang is not None:
+        failed_rank = evidence.hang.stuck[0]
+        code, message, log = ExitCode.HANG, evidence.hang.describe(), paths.rank_log(failed_rank)
     else:
         failed_rank = _culprit(evidence)
         code, message = _failure(evidence, failed_rank)
         log = paths.agent_log if failed_rank is None else paths.rank_log(failed_rank)
+    if evidence.refusal:
+        message += f"; not restarted again: {evidence.refusal}"
     return LaunchResult(
         exit_code=code,
         message=message,

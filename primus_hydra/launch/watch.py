@@ -17,7 +17,7 @@ from primus_hydra.runtime.outcome import Outcome, read_outcome
 
 
 class RankWatch:
-    """One rank over its restarts; `restarts` counts the processes after the first."""
+    """One rank over its restarts; `restarts` is the number of the current process, 0 for the first."""
 
     def __init__(self, rank: int, paths: AttemptPaths) -> None:
         self.rank = rank
@@ -26,6 +26,7 @@ class RankWatch:
         self._process: psutil.Process | None = None
         self._gone = False
         self._told = False
+        self._announced: tuple[int, int] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -50,12 +51,13 @@ class RankWatch:
 
     def look(self) -> None:
         """See whether there is a new process, and end what the one before left behind."""
-        pid = _read_pid(self._paths, self.rank)
-        if pid is None or pid == self.pid:
+        said = _read_pid(self._paths, self.rank)
+        if said is None or said == self._announced:
             return
-        if self._process is not None:
-            end_session(self._process.pid)
-            self.restarts += 1
+        if self._announced is not None:
+            end_session(self._announced[0])
+        self._announced = said
+        pid, self.restarts = said
         self._told = False
         try:
             self._process, self._gone = psutil.Process(pid), False
@@ -90,8 +92,10 @@ def end_session(leader: int) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _read_pid(paths: AttemptPaths, rank: int) -> int | None:
+def _read_pid(paths: AttemptPaths, rank: int) -> tuple[int, int] | None:
+    """Return the process id of a rank and the number of its restart."""
     try:
-        return int(paths.pid(rank).read_text(encoding="ascii"))
+        pid, restart = paths.pid(rank).read_text(encoding="ascii").split()
+        return int(pid), int(restart)
     except (OSError, ValueError):
         return None

@@ -73,6 +73,20 @@ def run_patches(
     return records
 
 
+def expected_records(
+    phase: Phase,
+    context: PatchContext,
+    *,
+    selection: Selection | None = None,
+    registry: Registry = REGISTRY,
+) -> set[tuple[str, str]]:
+    """Return (id, applied or skipped) of each patch of `phase` as `run_patches` would record it; nothing is applied."""
+    here = replace(context, phase=phase)
+    chosen = selection or Selection.of(context.job.patches, os.environ)
+    decisions = ((patch.id, decide(patch, here, chosen)) for patch in registry.patches(context.backend, phase))
+    return {(name, "applied" if decision.applies else "skipped") for name, decision in decisions}
+
+
 def _run_one(patch: Patch, context: PatchContext, selection: Selection, before: list[PatchRecord]) -> PatchRecord:
     decision = decide(patch, context, selection)
     error = decision.error

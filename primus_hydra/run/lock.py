@@ -16,28 +16,32 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 import psutil
 
 from primus_hydra.errors import HostError, Problem, UserError
 from primus_hydra.run.atomic import read_json
+from primus_hydra.run.process import start_mark
 
+Life = Literal["free", "alive", "dead", "unknown"]
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
 
 
 @dataclass(frozen=True, kw_only=True)
 class LockHolder:
-    """Who holds the lock; `since` is seconds since the epoch."""
+    """Who holds the lock; `since` is seconds since the epoch, `mark` tells the process from others of its number."""
 
     host: str
     pid: int
     since: float
     command: str
+    mark: str | None = None
 
     def __str__(self) -> str:
         since = datetime.fromtimestamp(self.since).isoformat(sep=" ", timespec="seconds")
@@ -95,7 +99,7 @@ class RunLock:
                 claim = os.open(self._claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             except FileExistsError:
                 holder = read_holder(self._claim)
-                if holder is None or not _is_dead(holder):
+                if holder is None or life_of(holder) != "dead":
                     raise _busy(self._claim, holder, by_hand=True) from None
                 self._claim.unlink(missing_ok=True)
             else:
@@ -106,7 +110,10 @@ class RunLock:
         raise _busy(self._claim, read_holder(self._claim), by_hand=True)
 
     def _me(self) -> LockHolder:
-        return LockHolder(host=socket.gethostname(), pid=os.getpid(), since=time.time(), command=self._command)
+        pid = os.getpid()
+        return LockHolder(
+            host=socket.gethostname(), pid=pid, since=time.time(), command=self._command, mark=start_mark(pid)
+        )
 
     def _close(self) -> None:
         if self._descriptor is not None:
@@ -114,37 +121,57 @@ class RunLock:
             self._descriptor = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Holding:
+    """One look at a lock: nobody's (`free`), or of a process that lives, is dead, or cannot be seen from here."""
+
+    life: Life
+    holder: LockHolder | None = None
+
+
+def holding(path: Path) -> Holding:
+    """Look at a lock without touching it."""
+    holder = read_holder(path)
+    return Holding(life="free") if holder is None else Holding(life=life_of(holder), holder=holder)
+
+
+def life_of(holder: LockHolder) -> Life:
+    """Say whether the holder lives; a younger process under the same number is not the holder."""
+    if holder.host != socket.gethostname():
+        return "unknown"
+    if holder.mark is not None and (mark := start_mark(holder.pid)) is not None:
+        return "alive" if mark == holder.mark else "dead"
+    try:
+        process = psutil.Process(holder.pid)
+        gone = process.status() == psutil.STATUS_ZOMBIE or process.create_time() > holder.since + 1
+    except psutil.NoSuchProcess:
+        return "dead"
+    except psutil.AccessDenied:
+        return "unknown"
+    return "dead" if gone else "alive"
+
+
 def read_holder(path: Path) -> LockHolder | None:
     """Return what the lock file says; None if it says nothing (free, or its holder is just writing it)."""
     data = read_json(path)
-    if data is None:
-        return None
     try:
-        return LockHolder(
-            host=str(data["host"]),
-            pid=int(str(data["pid"])),
-            since=float(str(data["since"])),
-            command=str(data["command"]),
-        )
-    except (KeyError, ValueError):
+        return None if data is None else _holder_of(data)
+    except (KeyError, ValueError, OverflowError, OSError):
         return None
+
+
+def _holder_of(data: Mapping[str, object]) -> LockHolder:
+    pid, since, mark = int(str(data["pid"])), float(str(data["since"])), data.get("mark")
+    datetime.fromtimestamp(since)  # refuses what is no moment
+    if pid <= 0:
+        raise ValueError(f"not a process: {pid}")  # such numbers mean groups of processes to the kernel
+    command, host = str(data["command"]), str(data["host"])
+    return LockHolder(host=host, pid=pid, since=since, command=command, mark=None if mark is None else str(mark))
 
 
 def _write(descriptor: int, holder: LockHolder) -> None:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(asdict(holder)).encode("utf-8"), 0)
-
-
-def _is_dead(holder: LockHolder) -> bool:
-    """Whether the holder surely lives no more; a younger process under the same number is not the holder."""
-    if holder.host != socket.gethostname():
-        return False
-    try:
-        return psutil.Process(holder.pid).create_time() > holder.since + 1
-    except psutil.NoSuchProcess:
-        return True
-    except psutil.AccessDenied:
-        return False
 
 
 def _busy(path: Path, holder: LockHolder | None, *, by_hand: bool = False) -> UserError:

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
+from primus_hydra.run.tail import last_lines
+
 Row: TypeAlias = dict[str, object]
 _NONFINITE = "nonfinite"
 
@@ -62,7 +64,7 @@ class MetricsTail:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 fresh = file.read()
-        except FileNotFoundError:
+        except OSError:  # not there yet, or a file system that has lost it for a moment
             return []
         complete = fresh[: fresh.rfind(b"\n") + 1]
         self._offset += len(complete)
@@ -75,6 +77,12 @@ def read_metrics(path: Path) -> list[Row]:
         return _rows_of(path.read_bytes())
     except FileNotFoundError:
         return []
+
+
+def newest_rows(path: Path, count: int) -> list[Row]:
+    """Return the last rows, oldest first, without reading the file from its beginning; an unreadable one has none."""
+    rows = (_row_of(line) for line in last_lines(path, count))
+    return [row for row in rows if row is not None]
 
 
 def last_per_step(rows: Iterable[Row]) -> list[Row]:
@@ -115,7 +123,10 @@ def _row_of(line: bytes) -> Row | None:
     if not isinstance(row, dict):
         return None
     bad = row.pop(_NONFINITE, {})
-    return {**row, **{name: float(text) for name, text in bad.items()}}
+    try:
+        return {**row, **{name: float(text) for name, text in bad.items()}}
+    except (AttributeError, TypeError, ValueError):  # a line of another program
+        return None
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
@@ -126,5 +137,5 @@ def _write_all(descriptor: int, content: bytes) -> None:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except FileNotFoundError:
+    except OSError:
         return 0

@@ -33,6 +33,11 @@ class RunPaths:
         return self.root / "state.json"
 
     @property
+    def goodput(self) -> Path:
+        """Where the wall time of the run went, over all attempts."""
+        return self.root / "goodput.json"
+
+    @property
     def lock(self) -> Path:
         """Lock that keeps a second live attempt out."""
         return self.root / "lock"
@@ -81,6 +86,19 @@ class RunPaths:
         """Paths of attempt `number`, counted from 1."""
         return AttemptPaths(self.attempts / str(number))
 
+    def attempt_numbers(self) -> list[int]:
+        """Return the numbers of all attempts that left a folder, ascending; raises OSError."""
+        return sorted(int(folder.name) for folder in self.attempts.glob("*") if _is_number(folder.name))
+
+    def rank_logs(self) -> dict[int, Path]:
+        """Return the logs that ranks have begun, by rank; raises OSError."""
+        ranks = (log.stem.removeprefix("rank-") for log in self.logs.glob("rank-*.log"))
+        return {rank: self.rank_log(rank) for rank in sorted(int(text) for text in ranks if _is_number(text))}
+
+    def damaged_checkpoints(self) -> list[Path]:
+        """Return the checkpoints that were set aside; raises OSError."""
+        return sorted(self.checkpoints.glob("damaged-*"))
+
     def rank_log(self, rank: int) -> Path:
         """Log of one rank, over all attempts."""
         return self.logs / f"rank-{rank}.log"
@@ -126,10 +144,50 @@ class AttemptPaths:
         """What became of each patch on rank 0."""
         return self.root / "patches.json"
 
+    @property
+    def times(self) -> Path:
+        """When the attempt began and ended, and the seconds of its ranks in each section."""
+        return self.root / "times.json"
+
+    @property
+    def command(self) -> Path:
+        """The command that began the attempt."""
+        return self.root / "command.json"
+
+    @property
+    def ended(self) -> Path:
+        """How the attempt ended; an attempt without it goes on, or died with its launcher."""
+        return self.root / "ended.json"
+
+    @property
+    def hang(self) -> Path:
+        """What was found of the last hang."""
+        return self.root / "hang.json"
+
+    def stacks(self, rank: int) -> Path:
+        """Stacks of all threads of a rank at the moment of the last hang."""
+        return self.root / "stacks" / f"rank-{rank}.txt"
+
+    def nodes(self) -> list[Path]:
+        """Return the files that tell where the ranks of each node are; raises OSError."""
+        return sorted(self.node("x").parent.glob("*.json"))
+
+    def outcomes(self) -> list[Path]:
+        """Return the outcomes that ranks have written; raises OSError."""
+        return sorted(self.outcome(0).parent.glob("rank-*.json"))
+
+    def node(self, name: str) -> Path:
+        """Where the ranks of one node are: section, step and seconds since their last beat."""
+        return self.root / "nodes" / f"{name}.json"
+
     def pid(self, rank: int) -> Path:
-        """Process id of rank `rank`, written by itself as soon as it can take a signal."""
+        """Process id of rank `rank` and number of its restart, written by itself as soon as it can take a signal."""
         return self.root / "pids" / f"rank-{rank}"
 
     def outcome(self, rank: int) -> Path:
         """What rank `rank` says of its end; a rank that ends without it has failed."""
         return self.root / "outcomes" / f"rank-{rank}.json"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()

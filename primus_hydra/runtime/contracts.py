@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from primus_hydra.config.schema import JobConfig
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import Problem
 from primus_hydra.run.paths import RunPaths
+from primus_hydra.runtime.pulse import NoPulse, PulseWriter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,11 @@ class CheckpointLedger(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RankContext:
-    """Everything a rank knows beside the job's configuration."""
+    """Everything a rank knows beside the job's configuration.
+
+    A trainer says by `with context.pulse.section(...)` that it saves, loads or validates; asking `stop` after a step is
+    a beat by itself.
+    """
 
     rank: int
     local_rank: int
@@ -78,6 +83,7 @@ class RankContext:
     metrics: MetricsSink
     stop: StopSignal
     ledger: CheckpointLedger
+    pulse: PulseWriter = field(default_factory=NoPulse)
 
     @property
     def is_main(self) -> bool:

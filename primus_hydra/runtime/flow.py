@@ -9,13 +9,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, Protocol
 
 from primus_hydra.config.instantiate import load_target
 from primus_hydra.config.schema import JobConfig
-from primus_hydra.patching import PatchContext, PatchError, PatchRecord, Phase, load_patches, run_patches
+from primus_hydra.patching import (
+    PatchContext,
+    PatchError,
+    PatchRecord,
+    Phase,
+    expected_records,
+    load_patches,
+    run_patches,
+)
 from primus_hydra.run.atomic import write_json
 from primus_hydra.run.checkpoints import checkpoint_steps
 from primus_hydra.run.manifest import MANIFEST, verify
@@ -23,6 +30,8 @@ from primus_hydra.run.model_shape import shape_of
 from primus_hydra.runtime.contracts import BackendAdapter, BaseTrainer, RankContext, StepMetrics
 from primus_hydra.runtime.distributed import RankNumbers
 from primus_hydra.runtime.ledger import FileLedger
+from primus_hydra.runtime.preload import Preloaded, before_import_context, preloaded
+from primus_hydra.runtime.pulse import NoPulse, PulseWriter
 from primus_hydra.runtime.spec import AttemptSpec
 from primus_hydra.runtime.stop import AgreedStop
 
@@ -70,15 +79,26 @@ class RankFlow:
     """The flow of one rank: `run` once."""
 
     def __init__(
-        self, spec: AttemptSpec, job: JobConfig, *, numbers: RankNumbers, stop: AgreedStop, metrics: LazySink
+        self,
+        spec: AttemptSpec,
+        job: JobConfig,
+        *,
+        numbers: RankNumbers,
+        stop: AgreedStop,
+        metrics: LazySink,
+        pulse: PulseWriter | None = None,
     ) -> None:
         self._spec = spec
         self._job = job
         self._numbers = numbers
         self._stop = stop
         self._metrics = metrics
+        self._pulse = pulse or NoPulse()
         self._trainer: BaseTrainer | None = None
-        self._patches = _Patches(_patch_context(spec, job), spec.attempt_paths.patches, record=numbers.rank == 0)
+        self._preloaded = preloaded(spec.attempt_paths.spec)
+        self._patches = _Patches(
+            before_import_context(spec, job, spec.backend_version), spec.attempt_paths.patches, record=numbers.rank == 0
+        )
 
     @property
     def step(self) -> int | None:
@@ -104,7 +124,7 @@ class RankFlow:
         context = self._context(adapter.detect_backend_version())
         load_patches(self._job.backend.name)
         self._patches.update(backend_version=context.backend_version)
-        self._patches.apply("before_import")
+        self._patches.before_import(self._preloaded)
         adapter.prepare_backend()
         native = adapter.convert_config(context)
         self._patches.update(native=native)
@@ -163,6 +183,7 @@ class RankFlow:
             metrics=self._metrics,
             stop=self._stop,
             ledger=FileLedger(paths, self._numbers.rank, _manifest_extra(self._spec, self._job, backend_version)),
+            pulse=self._pulse,
         )
 
 
@@ -193,6 +214,18 @@ class _Patches:
     def update(self, **known: object) -> None:
         self._context = replace(self._context, **known)  # type: ignore[arg-type]
 
+    def before_import(self, server: Preloaded | None) -> None:
+        """Apply the first phase, or take over what the fork server did, if that is what this rank would have done."""
+        if server is None:
+            return self.apply("before_import")
+        self._records += server.records
+        expected = expected_records("before_import", self._context)
+        done = {(record.id, "skipped" if record.status == "skipped" else "applied") for record in server.records}
+        if differing := expected ^ done:
+            names = ", ".join(sorted({name for name, _ in differing}))
+            raise RuntimeError(f"the fork server applied other patches than this rank would: {names}")
+        return None
+
     def apply(self, phase: Phase) -> None:
         try:
             self._records += run_patches(phase, self._context)
@@ -204,17 +237,6 @@ class _Patches:
                 write_json(self._path, {"patches": [record.to_json() for record in self._records]})
 
 
-def _patch_context(spec: AttemptSpec, job: JobConfig) -> PatchContext:
-    return PatchContext(
-        job=job,
-        backend=job.backend.name,
-        backend_version=spec.backend_version,
-        backend_commit=spec.backend_commit,
-        torch_version=_installed("torch"),
-        stage=job.module,
-    )
-
-
 def _manifest_extra(spec: AttemptSpec, job: JobConfig, backend_version: str) -> dict[str, object]:
     vocab_size = spec.data.vocab_size if spec.data is not None else None
     return {
@@ -224,10 +246,3 @@ def _manifest_extra(spec: AttemptSpec, job: JobConfig, backend_version: str) -> 
         "backend_version": backend_version,
         "model": {"name": job.model.name, **shape_of(job.model, vocab_size)},
     }
-
-
-def _installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -15,6 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
+from primus_hydra.runtime.signals import DUMP_SIGNAL
+
 _FORMAT = "%(asctime)s rank {rank} %(levelname)s %(name)s: %(message)s"
 
 
@@ -45,6 +47,8 @@ def redirect_to(path: Path, *, rank: int, title: str = "", level: int = logging.
     print(f"===== {started} rank {rank} process {os.getpid()} {title}".rstrip(), file=sys.stderr)
     _configure_logging(rank, level)
     faulthandler.enable(file=sys.stderr, all_threads=True)
+    # Works in a rank that hangs in native code with Python's lock held: the handler is C and takes no lock.
+    faulthandler.register(DUMP_SIGNAL, file=sys.stderr, all_threads=True)
     return RankLog(path=path, original_stderr=original)
 
 

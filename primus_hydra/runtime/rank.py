@@ -1,8 +1,8 @@
 """The process of one rank: `python -m primus_hydra.runtime.rank SPEC`.
 
 The order of its first moments matters. It ties its life to its parent, takes note of stop signals, exports the
-environment, and only then names itself and imports what is slow. Whatever happens afterwards ends in an outcome file,
-from which the launcher makes the exit code of the command.
+environment, binds itself to its CPUs, and only then names itself and imports what is slow. Whatever happens afterwards
+ends in an outcome file, from which the launcher makes the exit code of the command.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from primus_hydra.errors import ExitCode
+from primus_hydra.runtime.affinity import Notice, bind_rank
 from primus_hydra.runtime.distributed import RankNumbers, rank_numbers
 from primus_hydra.runtime.logs import redirect_to
 from primus_hydra.runtime.outcome import Outcome, failure
+from primus_hydra.runtime.pulse import Pulse
 from primus_hydra.runtime.signals import StopRequest
 from primus_hydra.runtime.spec import AttemptSpec
 from primus_hydra.runtime.stop import AgreedStop
@@ -35,12 +37,26 @@ def main(argv: Sequence[str]) -> int:
     spec = AttemptSpec.read(Path(argv[0]))
     os.environ.update(spec.environment)
     numbers = rank_numbers(os.environ)
+    bound = bind_rank(spec.cpus, numbers.local_rank)
     _announce(spec, numbers)
-    outcome = _run(spec, numbers, request)
+    outcome = _run(spec, numbers, request, bound)
     outcome.write(spec.attempt_paths)
     if spec.joined and outcome.status == "stopped":
         return int(ExitCode.REQUEUE)
     return outcome.exit_code
+
+
+def enter(spec_path: str) -> int:
+    """Be a rank in a process that the fork server has forked; returns only after a good end, with 0.
+
+    torch's agent counts the ranks that return; one that leaves with code 0 by itself would never be noticed.
+    """
+    os.setsid()
+    code = main([spec_path])
+    if code:
+        leave(code)
+    _flush()
+    return code
 
 
 def _announce(spec: AttemptSpec, numbers: RankNumbers) -> None:
@@ -49,16 +65,20 @@ def _announce(spec: AttemptSpec, numbers: RankNumbers) -> None:
     paths.outcome(numbers.rank).unlink(missing_ok=True)
     pid = paths.pid(numbers.rank)
     partial = pid.with_suffix(".new")
-    partial.write_text(str(os.getpid()), encoding="ascii")
+    partial.write_text(f"{os.getpid()} {numbers.restart}", encoding="ascii")
     partial.replace(pid)
 
 
-def _run(spec: AttemptSpec, numbers: RankNumbers, request: StopRequest) -> Outcome:
+def _run(spec: AttemptSpec, numbers: RankNumbers, request: StopRequest, bound: Notice | None) -> Outcome:
     step: int | None = None
     stderr = sys.stderr
     try:
         title = f"attempt {spec.attempt} restart {numbers.restart}"
         stderr = redirect_to(spec.paths.rank_log(numbers.rank), rank=numbers.rank, title=title).original_stderr
+        if bound is not None:
+            _LOG.log(bound.level, "%s", bound.text)
+        # Only now: who sees a pulse may ask for a dump of the stacks, which the log takes.
+        pulse = Pulse(spec.pulse(numbers.rank))
         from primus_hydra.config.build import load_job
         from primus_hydra.runtime.flow import LazySink, RankFlow, resume_step
         from primus_hydra.runtime.trackers.opening import open_metrics
@@ -68,7 +88,8 @@ def _run(spec: AttemptSpec, numbers: RankNumbers, request: StopRequest) -> Outco
         sink = LazySink(
             lambda: open_metrics(job, spec.paths, attempt=spec.attempt, restart=numbers.restart, resume_from=begin)
         )
-        flow = RankFlow(spec, job, numbers=numbers, stop=AgreedStop(request, numbers.world_size), metrics=sink)
+        stop = AgreedStop(request, numbers.world_size, pulse)
+        flow = RankFlow(spec, job, numbers=numbers, stop=stop, metrics=sink, pulse=pulse)
         try:
             end = flow.run()
         finally:
@@ -87,11 +108,15 @@ def leave(code: int) -> NoReturn:
 
     Threads of native libraries that still run then can abort the process after its work is done.
     """
+    _flush()
+    os._exit(code)
+
+
+def _flush() -> None:
     atexit._run_exitfuncs()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)
 
 
 if __name__ == "__main__":

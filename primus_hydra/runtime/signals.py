@@ -10,6 +10,9 @@ from types import FrameType
 STOP_SIGNALS: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 """Signals that ask a rank to stop; NCCL may catch SIGUSR1."""
 
+DUMP_SIGNAL = signal.SIGRTMIN + 5
+"""Asks a rank for the stacks of all its threads, in its log. No library is known to use it."""
+
 
 class StopRequest:
     """Whether somebody asked this process to stop."""

@@ -9,12 +9,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from primus_hydra.config.layout import Layout
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.run.atomic import write_json
 from primus_hydra.run.paths import AttemptPaths, RunPaths
+from primus_hydra.runtime.pulse import pulse_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,9 @@ class AttemptSpec:
     """One attempt: where it runs, over how many ranks, from which data and checkpoint.
 
     `data` is None only in a plan that prepared nothing. `joined` says that an outer torchrun or srun started the
-    processes. `environment` is what every rank exports again before it imports a library.
+    processes; `start` is how the agent starts ranks, `backoff_s` its pause before a restart without progress.
+    `cpus` are those of each local rank, in the kernel's notation; without them the kernel places the ranks.
+    `environment` is what every rank exports again before it imports a library.
     """
 
     run_dir: str
@@ -33,8 +36,11 @@ class AttemptSpec:
     backend_version: str
     backend_commit: str | None = None
     max_restarts: int = 0
+    backoff_s: float = 1.0
     stop_grace_s: float = 120.0
     joined: bool = False
+    start: Literal["fork_server", "subprocess"] = "subprocess"
+    cpus: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -52,6 +58,10 @@ class AttemptSpec:
         """Ranks of the job."""
         return self.layout.world_size
 
+    def pulse(self, rank: int) -> Path:
+        """Return where a rank of this node beats."""
+        return pulse_folder(self.run_dir, self.attempt) / f"rank-{rank}"
+
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         return asdict(self)
@@ -60,7 +70,7 @@ class AttemptSpec:
     def from_json(cls, data: Mapping[str, Any]) -> AttemptSpec:
         """Read what `to_json` wrote."""
         prepared = PreparedData.from_json(data["data"]) if data["data"] is not None else None
-        return cls(**{**data, "layout": Layout(**data["layout"]), "data": prepared})
+        return cls(**{**data, "layout": Layout(**data["layout"]), "data": prepared, "cpus": tuple(data["cpus"])})
 
     def write(self) -> Path:
         """Write the spec where the ranks of the attempt look for it; return that path."""

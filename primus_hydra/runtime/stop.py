@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from primus_hydra.runtime.pulse import NoPulse, PulseWriter
 from primus_hydra.runtime.signals import StopRequest
 
 if TYPE_CHECKING:
@@ -17,14 +18,16 @@ if TYPE_CHECKING:
 class AgreedStop:
     """The `StopSignal` of a rank; `stopped_at` is the agreed step, None while there is none."""
 
-    def __init__(self, request: StopRequest, world_size: int) -> None:
+    def __init__(self, request: StopRequest, world_size: int, pulse: PulseWriter | None = None) -> None:
         self._request = request
+        self._pulse = pulse or NoPulse()
         self._world_size = world_size
         self._group: ProcessGroup | None = None
         self.stopped_at: int | None = None
 
     def agreed(self, step: int) -> bool:
         """Whether all ranks stop after `step`; collective. One process needs no communication."""
+        self._pulse.beat(step)
         if self.stopped_at is None and self._any_rank(self._request.requested):
             self.stopped_at = step
         return self.stopped_at is not None

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from primus_hydra.config.composed import Composed
 from primus_hydra.errors import ExitCode
 from primus_hydra.launch.verdict import LaunchResult
 from primus_hydra.run.checkpoints import complete_steps
+from primus_hydra.run.history import EndWord
 from primus_hydra.run.metrics import read_metrics
 from primus_hydra.run.paths import RunPaths
-from primus_hydra.run.state import Status, read_state
+from primus_hydra.run.state import read_state
 from primus_hydra.runtime.trackers.status import read_tracker_status
 from primus_hydra.ui.closing import Closing, Ending, Failure, losses_of, show_closing, tail_of
 from primus_hydra.ui.plot import plot_loss
 
 logger = logging.getLogger(__name__)
 
-_STATUS: dict[int, Status] = {
+_STATUS: dict[int, EndWord] = {
     ExitCode.DONE: "finished",
     ExitCode.REQUEUE: "saved",
     ExitCode.INTERRUPTED: "interrupted",
@@ -32,7 +34,7 @@ _ENDING: dict[int, Ending] = {
 }
 
 
-def status_of(result: LaunchResult) -> Status:
+def status_of(result: LaunchResult) -> EndWord:
     """Return the state of the run after a launch."""
     return _STATUS.get(result.exit_code, "failed")
 
@@ -52,11 +54,17 @@ def show_finished_before(paths: RunPaths, composed: Composed) -> None:
     show_closing(_closing(paths, composed, "finished_before", step=state.step if state else 0))
 
 
-def command_line(composed: Composed) -> list[str]:
-    """Return the command as it was typed, program first."""
+def command_line(overrides: Sequence[str]) -> list[str]:
+    """Return the command for overrides as one would type it, program first."""
     program = Path(sys.argv[0])
     words = ["python", "-m", "primus_hydra"] if program.name == "__main__.py" else [program.name]
-    return [*words, *composed.overrides]
+    return [*words, *overrides]
+
+
+def replaced(overrides: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Return overrides with other values for some keys."""
+    kept = [word for word in overrides if word.lstrip("+").partition("=")[0] not in values]
+    return [*kept, *(f"{key}={value}" for key, value in values.items())]
 
 
 def _closing(
@@ -79,7 +87,7 @@ def _closing(
         root=paths.root,
         step=step,
         steps=training.steps,
-        command=[*command_line(composed), *([f"run.dir={paths.root.parent}"] if composed.swept else [])],
+        command=command_of_run(paths, composed),
         first_loss=first,
         last_loss=last,
         validation_loss=validation,
@@ -92,6 +100,12 @@ def _closing(
         tracker_problems={name: said["problem"] for name, said in trackers.items() if "problem" in said},
         failure=failure,
     )
+
+
+def command_of_run(paths: RunPaths, composed: Composed) -> list[str]:
+    """Return the command for the run alone, which is the one that was typed unless a sweep made it."""
+    place = {"run.dir": str(paths.root.parent), "run.name": paths.root.name}
+    return command_line(replaced(composed.overrides, place) if composed.swept else composed.overrides)
 
 
 def _plot(paths: RunPaths) -> Path | None:

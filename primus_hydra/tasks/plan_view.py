@@ -184,6 +184,7 @@ def _launch(plan: LaunchPlan) -> LaunchPart:
     shared = [*plan.environment, *(variable for variable in plan.ranks[0].environment if variable in alike)]
     return LaunchPart(
         how=plan.how,
+        binding=plan.binding.reason,
         argv=plan.argv,
         environment=tuple(_variable(variable) for variable in sorted(shared, key=lambda v: v.name)),
         ranks=tuple(
@@ -192,6 +193,7 @@ def _launch(plan: LaunchPlan) -> LaunchPart:
                 node=rank.node,
                 argv=rank.argv,
                 environment=tuple(_variable(v) for v in rank.environment if v not in alike),
+                cpus=rank.cpus,
             )
             for rank in plan.ranks
         ),

@@ -14,6 +14,7 @@ from primus_hydra.config.schema import JobConfig
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import Problem, UserError
 from primus_hydra.host.cores import usable_cores
+from primus_hydra.host.topology import read_topology
 from primus_hydra.launch.outer import outer_launch, python_argv
 from primus_hydra.launch.plan import LaunchPlan, plan_launch
 from primus_hydra.run.checkpoints import SetAside, find_checkpoint
@@ -66,7 +67,7 @@ def plan_attempt(
     data: PreparedData | None,
     resume_from: int | None,
 ) -> LaunchPlan:
-    """Plan an attempt from this process: its environment, its cores, its interpreter, its outer launcher if any.
+    """Plan an attempt from this process: its environment, cores, GPUs, interpreter and outer launcher.
 
     `data` is None where nothing was prepared, for a plan that is not executed. Raises as `plan_launch` does.
     """
@@ -81,6 +82,7 @@ def plan_attempt(
         inherited=os.environ,
         cores=usable_cores(),
         python=python_argv(),
+        topology=read_topology(ready.gpus),
         outer=outer_launch(os.environ),
     )
 

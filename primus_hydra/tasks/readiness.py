@@ -14,7 +14,8 @@ from primus_hydra.config.layout import Layout, layout_of
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.data.check import check_data, missing_on_host
 from primus_hydra.errors import HostError, PrimusError, Problem, UserError
-from primus_hydra.host.detect import detect_platform
+from primus_hydra.host.detect import Detection, detect_platform
+from primus_hydra.host.gpu import Gpu
 from primus_hydra.host.packages import checkout_commit
 from primus_hydra.launch.host_check import host_problems
 from primus_hydra.launch.plan import BackendFacts
@@ -25,11 +26,12 @@ from primus_hydra.runtime.trackers import tracker_problems
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """A job that nothing stands against: its layout over ranks, and the facts of its backend."""
+    """A job that nothing stands against: its layout over ranks, the facts of its backend, and GPUs for it here."""
 
     job: JobConfig
     layout: Layout
     backend: BackendFacts
+    gpus: tuple[Gpu, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,7 @@ class Examination:
     """Everything that was found out about a job: `users` must mend their problems, `hosts` are what machines lack.
 
     `layout` is None only beside a problem of the user's; the version in `backend` is empty where it is not known.
+    `gpus` are the visible ones of the platform's vendor, in the order of local ranks.
     """
 
     job: JobConfig
@@ -44,13 +47,14 @@ class Examination:
     backend: BackendFacts
     users: tuple[Problem, ...]
     hosts: tuple[Problem, ...]
+    gpus: tuple[Gpu, ...] = ()
 
     def ready(self) -> Ready:
         """Return the job as ready, whatever a machine may lack; raises UserError with everything the user must mend."""
         if self.users:
             raise UserError(*self.users)
         assert self.layout is not None, "a layout without problems exists"
-        return Ready(job=self.job, layout=self.layout, backend=self.backend)
+        return Ready(job=self.job, layout=self.layout, backend=self.backend, gpus=self.gpus)
 
 
 def examine(job: JobConfig, environment: Mapping[str, str], *, on_this_host: bool = True) -> Examination:
@@ -61,11 +65,19 @@ def examine(job: JobConfig, environment: Mapping[str, str], *, on_this_host: boo
     adapter = load_target(job.backend._target_, BackendAdapter, key="backend._target_")(job)  # type: ignore[type-abstract]
     layout, users = layout_of(job)
     users = [*users, *adapter.problems(), *_data_problems(job), *_patch_problems(job, environment)]
-    hosts = [*_host_problems(job, layout), *adapter.missing_packages()] if on_this_host else []
+    here = _detection(job, environment) if on_this_host else None
+    hosts = [*_host_problems(job, layout, here), *adapter.missing_packages()] if here else []
     backend, lacking = _backend_facts(adapter)
     wrong = [problem for problem in lacking.problems if problem not in users] if isinstance(lacking, UserError) else []
     missing = lacking.problems if isinstance(lacking, HostError) else ()
-    return Examination(job=job, layout=layout, backend=backend, users=(*users, *wrong), hosts=(*hosts, *missing))
+    return Examination(
+        job=job,
+        layout=layout,
+        backend=backend,
+        users=(*users, *wrong),
+        hosts=(*hosts, *missing),
+        gpus=tuple(gpu for gpu in here.gpus if gpu.vendor == job.platform.vendor) if here else (),
+    )
 
 
 def check_ready(job: JobConfig, environment: Mapping[str, str], *, on_this_host: bool = True) -> Ready:
@@ -94,10 +106,15 @@ def _patch_problems(job: JobConfig, environment: Mapping[str, str]) -> list[Prob
     return Selection.of(job.patches, environment).problems(known)
 
 
-def _host_problems(job: JobConfig, layout: Layout | None) -> list[Problem]:
-    detection = detect_platform({job.platform.name: job.platform.product_names})
+def _detection(job: JobConfig, environment: Mapping[str, str]) -> Detection:
+    """Look at this machine with the eyes of a rank, whose environment may hide GPUs."""
+    seen = {**job.platform.env, **environment, **job.env}
+    return detect_platform({job.platform.name: job.platform.product_names}, env=seen)
+
+
+def _host_problems(job: JobConfig, layout: Layout | None, here: Detection) -> list[Problem]:
     ranks = layout.ranks_per_node if layout else job.launch.ranks_per_node
-    return [*host_problems(job.platform, detection, ranks), *missing_on_host(job), *tracker_problems(job)]
+    return [*host_problems(job.platform, here, ranks), *missing_on_host(job), *tracker_problems(job)]
 
 
 def _backend_facts(adapter: BackendAdapter) -> tuple[BackendFacts, PrimusError | None]:

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from primus_hydra.config.composed import Composed
 from primus_hydra.config.identity import default_name, differences, point_name, short_hash
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import Problem, UserError
 from primus_hydra.run.checkpoints import checkpoint_steps
 from primus_hydra.run.paths import RunPaths
+from primus_hydra.run.saved import saved_tree
 from primus_hydra.runtime.spec import AttemptSpec
 
 _LONGEST_NAME_BYTES = 160
@@ -83,7 +82,7 @@ def _stays(letter: str) -> bool:
 
 def refuse_other_training(paths: RunPaths, tree: Mapping[str, Any], resume: str) -> None:
     """Raise UserError if the run was started with other determining values; `resume=must` goes on all the same."""
-    before = _saved_tree(paths.config)
+    before = saved_tree(paths.config)
     if before is None:
         _refuse_unknown_values(paths, resume)
         return
@@ -124,21 +123,12 @@ def refuse_other_text(paths: RunPaths, attempt: int, data: PreparedData, resume:
 
 def next_attempt(paths: RunPaths) -> int:
     """Return the number of the coming attempt, from 1."""
-    numbers = [int(folder.name) for folder in paths.attempts.glob("*") if folder.name.isdigit()]
-    return max(numbers, default=0) + 1
+    return max(paths.attempt_numbers(), default=0) + 1
 
 
 def _first_free(root: Path) -> Path:
     names = itertools.chain([root], (root.with_name(f"{root.name}-{number}") for number in itertools.count(2)))
     return next(path for path in names if not path.exists())
-
-
-def _saved_tree(config: Path) -> dict[str, Any] | None:
-    try:
-        tree = yaml.safe_load(config.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError):
-        return None
-    return tree if isinstance(tree, dict) else None
 
 
 def _data_of(paths: RunPaths, attempt: int) -> PreparedData | None:

@@ -6,11 +6,14 @@ the checkpoint, write what the ranks need, start them, show how they do, and say
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import ClassVar, TypedDict
 
 from primus_hydra.config.build import dump_job
@@ -26,10 +29,13 @@ from primus_hydra.launch.verdict import LaunchResult
 from primus_hydra.patching.selection import ENVIRONMENT_NAME as PATCHES_VARIABLE
 from primus_hydra.run.atomic import write_json, write_text
 from primus_hydra.run.checkpoints import complete_steps, pick_checkpoint
+from primus_hydra.run.goodput import goodput, read_attempts
+from primus_hydra.run.history import AttemptEnd, EndWord, write_end
 from primus_hydra.run.lock import RunLock
-from primus_hydra.run.metrics import MetricsTail, step_of
+from primus_hydra.run.metrics import MetricsTail, read_metrics, step_of
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.run.retention import sweep_retired
+from primus_hydra.run.saved import RunCommand, write_command
 from primus_hydra.run.state import RunState, write_state
 from primus_hydra.run.storage import run_storage
 from primus_hydra.tasks.contract import Task
@@ -158,6 +164,7 @@ class _Attempt:
 
     def _write(self, plan: LaunchPlan) -> None:
         plan.spec.attempt_paths.root.mkdir(parents=True, exist_ok=True)
+        write_command(plan.spec.attempt_paths.command, _command(self.composed))
         write_text(self.paths.config, dump_job(self.composed.job))
         write_json(self.paths.provenance, _sources(self.composed.provenance))
 
@@ -178,8 +185,28 @@ class _Attempt:
         self._note(
             RunState(status=status, step=step, exit_code=result.exit_code, message=result.message, **self._facts())
         )
+        self._note_end(result, status, step)
+        account = goodput(read_attempts(self.paths), read_metrics(self.paths.metrics))
+        if account is not None:
+            with contextlib.suppress(OSError):  # the end of a run on a full disk is told all the same
+                write_json(self.paths.goodput, account.to_json())
+            self.view.say(account.describe())
         show_end(self.paths, self.composed, result, step=step, seconds=time.time() - self.started_at)
         return result.exit_code
+
+    def _note_end(self, result: LaunchResult, status: EndWord, step: int) -> None:
+        end = AttemptEnd(
+            status=status,
+            exit_code=result.exit_code,
+            message=result.message,
+            step=step,
+            restarts=result.restarts,
+            time=time.time(),
+            failed_rank=result.failed_rank,
+            signal=result.signal,
+        )
+        with contextlib.suppress(OSError):  # the state has told it already
+            write_end(self.paths.attempt(self.number).ended, end)
 
     def _facts(self) -> _Facts:
         return {
@@ -191,6 +218,15 @@ class _Attempt:
 
     def _note(self, state: RunState) -> None:
         write_state(self.paths.state, state)
+
+
+def _command(composed: Composed) -> RunCommand:
+    return RunCommand(
+        argv=tuple(sys.orig_argv),
+        overrides=tuple(composed.overrides),
+        swept=tuple(composed.swept),
+        folder=str(Path.cwd()),
+    )
 
 
 def _sources(provenance: Mapping[str, object]) -> dict[str, object]:

@@ -43,12 +43,12 @@ def _ranks(view: PlanView) -> Iterator[str]:
         (
             str(rank.rank),
             str(rank.node),
-            " ".join(_code(f"{v.name}={v.value}") for v in rank.environment),
+            words.own_words(rank, " ".join(_code(f"{v.name}={v.value}") for v in rank.environment)),
             _code(shlex.join(rank.argv)),
         )
         for rank in shown
     ]
-    yield _part("ranks", ("rank", "node", "own variables", "command"), rows)
+    yield _part("ranks", ("rank", "node", "own variables and CPUs", "command"), rows)
     if more:
         yield f"{more}\n"
 

@@ -46,7 +46,8 @@ def _ranks(ranks: tuple[RankLine, ...], started: tuple[str, ...]) -> list[str]:
     lines = [f"each runs: {shlex.join(ranks[0].argv)}"] if len(common) == 1 and ranks[0].argv != started else []
     rows = []
     for rank in shown:
-        own = " ".join(f"{v.name}={shlex.quote(v.value)}" for v in rank.environment) or "has no variable of its own"
+        variables = " ".join(f"{v.name}={shlex.quote(v.value)}" for v in rank.environment)
+        own = words.own_words(rank, variables) or "has no variable of its own"
         rows.append((f"rank {rank.rank}", f"node {rank.node}", own))
         if len(common) > 1:
             rows.append(("", "", shlex.join(rank.argv)))

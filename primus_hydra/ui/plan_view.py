@@ -26,12 +26,13 @@ class Variable:
 
 @dataclass(frozen=True, kw_only=True)
 class RankLine:
-    """One rank: its command, and the variables that it does not share with all others."""
+    """One rank: its command, the variables that it does not share with all others, and its CPUs if it is bound."""
 
     rank: int
     node: int
     argv: tuple[str, ...]
     environment: tuple[Variable, ...]
+    cpus: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +90,13 @@ class BackendPart:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchPart:
-    """What starts. `argv` is the one process that the launcher starts: `how` is `agent`, `rank` or `joined`."""
+    """What starts. `argv` is the one process that the launcher starts: `how` is `agent`, `rank` or `joined`.
+
+    `binding` says why ranks are bound to CPUs, or why not.
+    """
 
     how: str
+    binding: str
     argv: tuple[str, ...]
     environment: tuple[Variable, ...]
     ranks: tuple[RankLine, ...]

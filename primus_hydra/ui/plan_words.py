@@ -89,6 +89,7 @@ def facts(view: PlanView) -> list[tuple[str, str]]:
         ("layout", layout_words(view.layout)),
         ("batch", batch_words(view.layout)),
         ("tokens", token_words(view.layout)),
+        ("CPUs", view.launch.binding),
     ]
 
 
@@ -108,6 +109,12 @@ def listed_ranks(ranks: tuple[RankLine, ...]) -> tuple[tuple[RankLine, ...], str
         return ranks, None
     more = len(ranks) - RANKS_LISTED
     return ranks[:RANKS_LISTED], f"and {more} more in the same manner; task.format=json lists every one"
+
+
+def own_words(rank: RankLine, variables: str) -> str:
+    """Return the rank's own variables, written by the caller, and its CPUs."""
+    cpus = [f"CPUs {rank.cpus}"] if rank.cpus else []
+    return ", ".join([*([variables] if variables else []), *cpus])
 
 
 def listed_patches(view: PlanView) -> tuple[list[PatchLine], str | None]:

@@ -18,6 +18,7 @@ from primus_hydra.launch.plan import LaunchPlan
 from primus_hydra.tasks.preparation import plan_attempt, standing_of
 from primus_hydra.tasks.readiness import check_ready
 from tests.docs.documented import PAGES, ROOT, Documented, documented, holds, same_everywhere
+from tests.unit.tasks.made_runs import make_checkpoint, make_run
 
 COMMANDS = documented()
 
@@ -62,13 +63,19 @@ def test_a_documented_command_that_does_not_train_does_what_it_says(
 
 
 def _make_runs(arguments: list[str]) -> set[Path]:
-    """Make the runs that a comparison names, below the current folder; return their files."""
+    """Make the runs that a page speaks of where it speaks of runs that there are; return their files."""
+    base = Path.cwd() / "runs"
     named = next((word[len("task.runs=[") : -1] for word in arguments if word.startswith("task.runs=[")), "")
-    files = [Path.cwd() / "runs" / Path(name).name / "metrics.jsonl" for name in named.split(",") if name]
-    for file in files:
+    for name in named.split(",") if named else []:
+        file = base / Path(name).name / "metrics.jsonl"
         file.parent.mkdir(parents=True)
         file.write_text('{"step": 1, "loss": 8.3, "lr": 0.001}\n')
-    return set(files)
+    if any(word.startswith("task.run=") for word in arguments):
+        mine = make_run(base, "mine", attempts=2)
+        for step in (10, 20):
+            make_checkpoint(mine, step)
+        make_run(base, "other", overrides={"optimizer.lr": 0.002, "launch.max_restarts": 3})
+    return {path for path in base.rglob("*") if path.is_file()}
 
 
 def _run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

@@ -26,9 +26,8 @@ class ToyLaunch:
     def __init__(self, tmp_path: Path, overrides: dict[str, Any], command: list[str] | None = None) -> None:
         self.run_dir = tmp_path / "run"
         self.tmp_path = tmp_path
-        _install_toy(tmp_path / "site")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("COV_")}
-        environment["PYTHONPATH"] = os.pathsep.join([str(TOY), str(tmp_path / "site"), str(ROOT)])
+        environment["PYTHONPATH"] = os.pathsep.join(toy_path(tmp_path / "site"))
         environment["OMP_NUM_THREADS"] = "1"
         self.process = subprocess.Popen(
             [*(command or [sys.executable]), str(TOY / "toy_launch.py"), str(self.run_dir), json.dumps(overrides)],
@@ -57,7 +56,7 @@ class ToyLaunch:
 
     def rank_pid(self, rank: int) -> int:
         """Return the process id of a rank."""
-        return int((self.run_dir / "attempts" / "1" / "pids" / f"rank-{rank}").read_text())
+        return int((self.run_dir / "attempts" / "1" / "pids" / f"rank-{rank}").read_text().split()[0])
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the launcher alone."""
@@ -102,10 +101,14 @@ def wait_until(true: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S
         time.sleep(0.02)
 
 
-def _install_toy(site: Path) -> None:
-    """Install the toy as a package that declares itself: the way in for backends from outside."""
-    info = site / "primus_toy-1.0.dist-info"
-    info.mkdir(parents=True)
+def toy_path(site: Path) -> list[str]:
+    """Install the toy in `site` as a package that declares itself, the way in for backends; return a PYTHONPATH."""
+    _install_toy(site / "primus_toy-1.0.dist-info")
+    return [str(TOY), str(site), str(ROOT)]
+
+
+def _install_toy(info: Path) -> None:
+    info.mkdir(parents=True, exist_ok=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: primus-toy\nVersion: 1.0\n")
     (info / "top_level.txt").write_text("primus_toy\n")
     (info / "entry_points.txt").write_text("[primus_hydra.targets]\ntoy = primus_toy\n")

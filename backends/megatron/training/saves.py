@@ -37,6 +37,7 @@ class Saves:
     def __init__(self, context: RankContext, settings: CheckpointConfig) -> None:
         self.in_background = settings.async_mode != "disabled"
         self._ranks = Ranks()
+        self._pulse = context.pulse
         self._record = CheckpointRecord(context, settings, self._ranks)
         self._step = 0
         self._pending: _Save | None = None
@@ -51,8 +52,9 @@ class Saves:
         """Write what upstream planned, at once or while the training goes on; raises HostError as `finish`."""
         save = self._pending = _Save(step=self._step, request=request)
         if not self.in_background:
-            save.write()
-            self.finish()
+            with self._pulse.section("checkpoint"):
+                save.write()
+                self.finish()
             return
         # Nobody waits for a writer when a rank ends after a failure.
         save.thread = threading.Thread(target=save.write, name=f"save of step {save.step}", daemon=True)
@@ -67,7 +69,11 @@ class Saves:
         """Wait for the save on its way on all ranks, and make it count; raises HostError if it failed on any."""
         if self._pending is None:
             return
-        save, self._pending = self._pending, None
+        with self._pulse.section("checkpoint"):
+            self._finish(self._pending)
+
+    def _finish(self, save: _Save) -> None:
+        self._pending = None
         if save.thread is not None:
             save.thread.join()
         self._record.require(save.step, self._ranks.first_failure(save.error))

@@ -7,7 +7,7 @@ from primus_hydra.config.schema.observe import MetricsConfig, ProfilerConfig, Tr
 from primus_hydra.config.schema.parallel import ParallelConfig
 from primus_hydra.config.schema.platform import PlatformConfig
 from primus_hydra.config.schema.root import JobConfig
-from primus_hydra.config.schema.run import BackendConfig, LaunchConfig, PatchesConfig, RunConfig
+from primus_hydra.config.schema.run import BackendConfig, LaunchConfig, PatchesConfig, RunConfig, TimeoutsConfig
 from primus_hydra.config.schema.training import (
     CheckpointConfig,
     CompileConfig,
@@ -40,6 +40,7 @@ __all__ = [
     "RecomputeConfig",
     "RopeScaling",
     "RunConfig",
+    "TimeoutsConfig",
     "TokenizerConfig",
     "TrackerConfig",
     "TrainingConfig",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from primus_hydra.config.schema.key import REQUIRED, key
+from primus_hydra.config.schema.key import REQUIRED, key, node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +28,33 @@ class PatchesConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TimeoutsConfig:
+    """How long a rank may go without progress before the attempt is taken for hung."""
+
+    startup: float = key(1800.0, "From the start of a rank to its first finished step.", unit="s", gt=0)
+    step: float = key(900.0, "Between two finished steps.", unit="s", gt=0)
+    checkpoint: float = key(1800.0, "In a save or a load.", unit="s", gt=0)
+    validation: float = key(1800.0, "In a measurement of the validation loss.", unit="s", gt=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LaunchConfig:
     """How many ranks start, and how long things may take."""
 
     nodes: int = key(1, "Nodes of the job.", gt=0)
     ranks_per_node: int | None = key(None, "Ranks on each node; null: one per GPU, or what the CPU layout needs.", gt=0)
     threads_per_rank: int | None = key(None, "OMP_NUM_THREADS of a rank; null shares the cores.", gt=0)
+    start: Literal["fork_server", "subprocess"] = key(
+        "fork_server", "How several ranks start: forked from one prepared process, or each as a Python of its own."
+    )
+    bind: Literal["auto", "none"] = key(
+        "auto", "CPUs of a rank: auto keeps it near its GPU, or on its share of the NUMA nodes, where that helps."
+    )
     max_restarts: int = key(0, "Restarts of all ranks after a rank died.", ge=0)
+    backoff_s: float = key(
+        1.0, "Wait before a restart that made no progress; doubles each time, up to a minute.", unit="s", ge=0
+    )
+    timeouts: TimeoutsConfig = node(TimeoutsConfig, "When a silence is a hang.")
     check_paths: bool = key(
         True, "Check paths before the start; false: they are not checked here because they exist only on the nodes."
     )

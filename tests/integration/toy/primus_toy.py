@@ -1,8 +1,8 @@
 """A backend of a few lines for tests of the launcher: it counts steps, meets the other ranks, and fails when told to.
 
 Its own keys (`backend.config.*`): `step_s` (seconds per step), `meet` (collectives and agreed stops, which need torch
-where there are several ranks), and `do`: what a rank does in its first step, by rank: {"how": "exit", "code": 7};
-with "restart" only in that restart.
+where there are several ranks), and `do`: what a rank does in each step, by rank: {"how": "exit", "code": 7};
+with "restart" only in that restart, with "step" only after so many steps.
 """
 
 import json
@@ -97,7 +97,11 @@ class ToyTrainer(BaseTrainer):
 
     def _do_as_told(self):
         told = self.native.get("do", {}).get(str(self.context.rank), {})
-        if not told or told.get("restart", self.context.restart) != self.context.restart:
+        if (
+            not told
+            or told.get("step", self._step) != self._step
+            or told.get("restart", self.context.restart) != self.context.restart
+        ):
             return
         match told["how"]:
             case "raise":

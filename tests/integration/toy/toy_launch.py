@@ -12,6 +12,7 @@ from primus_hydra.config.build import dump_job
 from primus_hydra.config.layout import layout_of
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import PrimusError
+from primus_hydra.host.topology import read_topology
 from primus_hydra.launch.local import launch
 from primus_hydra.launch.outer import Publication, follow, outer_launch, python_argv
 from primus_hydra.launch.plan import BackendFacts, plan_launch
@@ -61,6 +62,7 @@ def start(run_dir, overrides, outer, published):
         inherited=os.environ,
         cores=2,
         python=python_argv(),
+        topology=read_topology(root=Path(os.environ.get("TOY_MACHINE", "/"))),
         outer=outer,
     )
     return launch(plan, published=published)

@@ -128,7 +128,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("primus-hydra optim", ["optimizer."]),
         ("primus-hydra model=qwen3_8", ["qwen3_8b"]),  # readline keeps what stands before the =
         ("primus-hydra task=plan task.format=m", ["markdown"]),
-        ("primus-hydra task=", ["compare", "deps", "help", "patches", "plan", "train"]),
+        ("primus-hydra task=", ["compare", "deps", "help", "patches", "plan", "runs", "train"]),
     ],
 )
 def test_bash_gets_the_part_of_the_word_that_readline_replaces(line: str, answer: list[str], program: Path) -> None:

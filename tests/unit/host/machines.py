@@ -51,7 +51,7 @@ def nvidia_node(root: Path, models: Sequence[str], *, devices: Sequence[int] | N
     return write(root, files)
 
 
-def kfd_properties(device_id: int, version: int) -> str:
+def kfd_properties(device_id: int, version: int, location: int = 1280, unique_id: int = 0) -> str:
     return (
         "cpu_cores_count 0\n"
         "simd_count 1216\n"
@@ -60,7 +60,9 @@ def kfd_properties(device_id: int, version: int) -> str:
         f"gfx_target_version {version}\n"
         "vendor_id 4098\n"
         f"device_id {device_id}\n"
-        "location_id 1280\n"
+        f"location_id {location}\n"
+        "domain 0\n"
+        f"unique_id {unique_id}\n"
         "hive_id 11638818706288400384\n"
         "num_xcc 8\n"
     )
@@ -74,6 +76,57 @@ def amd_node(root: Path, gpus: Sequence[tuple[int, int]], *, kfd: bool = True) -
         files[f"sys/class/kfd/kfd/topology/nodes/{2 + place}/properties"] = kfd_properties(device_id, version)
     if kfd:
         files["dev/kfd"] = ""
+    return write(root, files)
+
+
+MI300X_BUSES = (0x05, 0x26, 0x46, 0x65, 0x85, 0xA6, 0xC6, 0xE5)
+H100_BUSES = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
+
+
+def processors(root: Path, *, nodes: int, cores: int, distances: Sequence[str] = ()) -> Path:
+    """`nodes` NUMA nodes of `cores` cores with two hyper-threads; the second threads are numbered after all first."""
+    files = {}
+    total = nodes * cores
+    for node in range(nodes):
+        first = node * cores
+        second = first + total
+        files[f"sys/devices/system/node/node{node}/cpulist"] = (
+            f"{first}-{first + cores - 1},{second}-{second + cores - 1}\n"
+        )
+        if distances:
+            files[f"sys/devices/system/node/node{node}/distance"] = f"{distances[node]}\n"
+    for cpu in range(2 * total):
+        core = cpu % total
+        files[f"sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list"] = f"{core},{core + total}\n"
+    return write(root, files)
+
+
+def pci_device(root: Path, address: str, *, node: int, cpus: str = "0-1023") -> Path:
+    folder = f"sys/bus/pci/devices/{address}"
+    return write(root, {f"{folder}/numa_node": f"{node}\n", f"{folder}/local_cpulist": f"{cpus}\n"})
+
+
+def mi300x_node(root: Path, numa_nodes: Sequence[int]) -> Path:
+    """MI300X at the addresses of a real node, each near one of `numa_nodes` (-1: the firmware does not say)."""
+    files = {"dev/kfd": ""}
+    for place, (bus, node) in enumerate(zip(MI300X_BUSES, numa_nodes, strict=False)):
+        properties = kfd_properties(0x74A1, 90402, location=bus << 8, unique_id=0xA0B0 + place)
+        files[f"sys/class/kfd/kfd/topology/nodes/{2 + place}/properties"] = properties
+        pci_device(root, f"0000:{bus:02x}:00.0", node=node)
+    return write(root, files)
+
+
+def h100_node(root: Path, numa_nodes: Sequence[int]) -> Path:
+    files = {}
+    for minor, (bus, node) in enumerate(zip(H100_BUSES, numa_nodes, strict=False)):
+        files[f"proc/driver/nvidia/gpus/0000:{bus:02x}:00.0/information"] = (
+            "Model: \t\t NVIDIA H100 80GB HBM3\n"
+            f"GPU UUID: \t GPU-{minor:08x}-1111-2222-3333-444444444444\n"
+            f"Bus Location: \t 0000:{bus:02x}:00.0\n"
+            f"Device Minor: \t {minor}\n"
+        )
+        files[f"dev/nvidia{minor}"] = ""
+        pci_device(root, f"0000:{bus:02x}:00.0", node=node)
     return write(root, files)
 
 

@@ -47,6 +47,9 @@ def test_what_the_caller_exports_is_listed_only_where_it_decides_something():
     [
         ({}, {"cores": 8, "ranks_on_node": 2}, "4"),
         ({}, {"cores": 2, "ranks_on_node": 4}, "1"),
+        ({}, {"cores": 8, "bound_cores": 2}, "2"),  # unequal shares: the smallest
+        ({}, {"cores": 2, "bound_cores": 4}, "1"),  # a quota of 2 cores' time
+        ({"launch.threads_per_rank": 5}, {"bound_cores": 2}, "5"),
         ({}, {"inherited": {"OMP_NUM_THREADS": "3"}}, "3"),
         ({"launch.threads_per_rank": 5}, {"inherited": {"OMP_NUM_THREADS": "3"}}, "5"),
         ({"launch.threads_per_rank": 5, "env": {"OMP_NUM_THREADS": "6"}}, {}, "6"),

@@ -9,6 +9,7 @@ import pytest
 
 from primus_hydra.config.layout import layout_of
 from primus_hydra.errors import UserError
+from primus_hydra.host.topology import NumaNode, Topology
 from primus_hydra.launch.outer import OuterLaunch
 from primus_hydra.launch.plan import BackendFacts, LaunchPlan, plan_launch
 from primus_hydra.run.paths import RunPaths
@@ -16,6 +17,14 @@ from primus_hydra.runtime.spec import AttemptSpec
 from tests.support import make_job
 
 OUTER = OuterLaunch(rank=1, world_size=2, local_rank=0, local_world_size=1, master_addr="head", master_port=29500)
+
+
+TWO_NODES = Topology(
+    nodes=(
+        NumaNode(number=0, cores=(frozenset({0, 4}), frozenset({1, 5}))),
+        NumaNode(number=1, cores=(frozenset({2, 6}), frozenset({3, 7}))),
+    )
+)
 
 
 def plan(overrides: dict[str, Any] | None = None, **given: Any) -> LaunchPlan:
@@ -86,9 +95,31 @@ def test_an_outer_launch_of_another_size_is_refused_with_both_numbers():
         plan(outer=OUTER)
 
 
+def test_bound_ranks_carry_their_cpus_and_threads_follow_from_them():
+    planned = plan({"parallel.dp_shard": 2, "parallel.tp": 2}, topology=TWO_NODES)
+    assert planned.spec.cpus == ("0,4", "1,5", "2,6", "3,7") == tuple(rank.cpus for rank in planned.ranks)
+    assert planned.variables()["OMP_NUM_THREADS"] == "1"
+    assert "2 NUMA nodes" in planned.binding.reason
+
+
+@pytest.mark.parametrize(
+    ("overrides", "given", "why"),
+    [
+        ({"launch.bind": "none"}, {}, "launch.bind=none"),
+        ({"launch.nodes": 2}, {"outer": OUTER}, "the outer launcher decides"),
+        ({}, {"topology": None}, "one NUMA node"),
+    ],
+)
+def test_ranks_that_are_not_bound_have_no_cpus_and_a_reason(overrides: dict[str, Any], given: dict[str, Any], why: str):
+    planned = plan({"parallel.dp_shard": 2, **overrides}, **{"topology": TWO_NODES, **given})
+    assert planned.spec.cpus == ()
+    assert [rank.cpus for rank in planned.ranks] == [None, None]
+    assert why in planned.binding.reason
+
+
 def test_a_spec_survives_the_way_to_the_ranks(tmp_path: Path):
     from tests.integration.toy.toy_launch import NO_DATA
 
-    for data in (None, NO_DATA):
-        spec = plan({"parallel.dp_shard": 2}, paths=RunPaths(tmp_path), data=data).spec
+    for data, topology in ((None, None), (NO_DATA, TWO_NODES)):
+        spec = plan({"parallel.dp_shard": 2}, paths=RunPaths(tmp_path), data=data, topology=topology).spec
         assert AttemptSpec.read(spec.write()) == spec

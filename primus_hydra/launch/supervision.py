@@ -1,0 +1,139 @@
+"""Watches the pulses of this node's ranks: one small file for people, and an end to a hang.
+
+On a hang the stacks of all ranks are dumped before anything is ended, and the ranks that the others wait for are named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from primus_hydra.config.schema import TimeoutsConfig
+from primus_hydra.launch.hang import Hang, find_stuck, late_ranks
+from primus_hydra.launch.watch import RankWatch
+from primus_hydra.run.atomic import write_json, write_text
+from primus_hydra.runtime.pulse import Beat, Section, pulse_folder, read_beat
+from primus_hydra.runtime.signals import DUMP_SIGNAL
+from primus_hydra.runtime.spec import AttemptSpec
+
+LOOK_EVERY_S = 0.5
+TELL_EVERY_S = 5.0
+DUMP_LIMIT_S = 5.0
+"""How long ranks may take to write their stacks; one in a system call that nothing interrupts writes none."""
+
+
+class Supervisor:
+    """Looks at the ranks that one launcher watches; `hang` is the last one that was found."""
+
+    def __init__(self, spec: AttemptSpec, timeouts: TimeoutsConfig, ranks: Sequence[RankWatch]) -> None:
+        self._spec = spec
+        self._timeouts = timeouts
+        self._ranks = ranks
+        self._looked = self._told = 0.0
+        self._began = time.time()
+        self._starts: dict[int, dict[Section, float]] = {}
+        self.hang: Hang | None = None
+        self.hung_restart: int | None = None
+
+    def look(self) -> Hang | None:
+        """Return a hang that has just been found; its evidence is on disk by then."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_EVERY_S:
+            return None
+        self._looked = now
+        beats = self._beats()
+        self._account()
+        if now - self._told > TELL_EVERY_S:
+            self._told = now
+            self._tell(beats)
+        restart = max((rank.restarts for rank in self._ranks), default=0)
+        late = late_ranks(beats, self._timeouts)
+        if not late or restart == self.hung_restart:
+            return None
+        stacks = self._dump(beats)
+        self.hang = Hang(late=tuple(late), stuck=find_stuck(beats, stacks), stacks=stacks)
+        self.hung_restart = restart
+        self._keep(self.hang)
+        return self.hang
+
+    def close(self) -> None:
+        """Leave the last word for people, and nothing in memory."""
+        self._account()
+        self._tell(self._beats())
+        shutil.rmtree(pulse_folder(self._spec.run_dir, self._spec.attempt), ignore_errors=True)
+
+    def _beats(self) -> dict[int, Beat]:
+        found = ((rank, read_beat(self._spec.pulse(rank.rank))) for rank in self._ranks if rank.alive)
+        return {rank.rank: beat for rank, beat in found if beat is not None and beat.pid == rank.pid}
+
+    def _account(self) -> None:
+        """Note the time of the first rank in each section, also of one that is gone by now."""
+        first = self._ranks[0]
+        beat = read_beat(self._spec.pulse(first.rank))
+        if beat is not None and beat.pid == first.pid:
+            self._starts[first.restarts] = beat.spent(time.monotonic() if first.alive else beat.at_s)
+
+    def _tell(self, beats: Mapping[int, Beat]) -> None:
+        now = time.monotonic()
+        ranks = {
+            str(rank): {"section": beat.section, "step": beat.step, "silent_s": round(now - beat.at_s, 1)}
+            for rank, beat in beats.items()
+        }
+        path = self._spec.attempt_paths.node(f"rank-{self._ranks[0].rank}" if self._spec.joined else "node-0")
+        with contextlib.suppress(OSError):  # a full disk is told by what matters more
+            write_json(path, {"time": time.time(), "ranks": ranks})
+            if self._ranks[0].rank == 0:
+                write_json(self._spec.attempt_paths.times, self._times())
+
+    def _times(self) -> dict[str, object]:
+        starts = [{"restart": number, "spent": spent} for number, spent in sorted(self._starts.items())]
+        return {"began": self._began, "ended": time.time(), "starts": starts}
+
+    def _dump(self, beats: Mapping[int, Beat]) -> dict[int, str]:
+        logs = {rank: self._spec.paths.rank_log(rank) for rank in beats}
+        ends = {rank: _size(log) for rank, log in logs.items()}
+        for rank in self._ranks:
+            if rank.rank in beats and rank.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rank.pid, DUMP_SIGNAL)
+        end = time.monotonic() + DUMP_LIMIT_S
+        stacks: dict[int, str] = {}
+        while len(stacks) < len(logs) and time.monotonic() < end:
+            time.sleep(0.2)
+            stacks = {rank: text for rank, log in logs.items() if (text := _read_from(log, ends[rank])).strip()}
+        return stacks
+
+    def _keep(self, hang: Hang) -> None:
+        paths = self._spec.attempt_paths
+        with contextlib.suppress(OSError):
+            for rank, stack in hang.stacks.items():
+                paths.stacks(rank).parent.mkdir(parents=True, exist_ok=True)
+                write_text(paths.stacks(rank), stack)
+            late = [asdict(item) for item in hang.late]
+            write_json(paths.hang, {"what": hang.describe(), "stuck": list(hang.stuck), "late": late})
+
+
+def clear_pulses(spec: AttemptSpec) -> None:
+    """Remove what a launcher that was killed left in this node's memory."""
+    shutil.rmtree(pulse_folder(spec.run_dir, spec.attempt), ignore_errors=True)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _read_from(path: Path, offset: int) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,154 @@
+"""What the fork server imports before it forks ranks: `primus_hydra.runtime.preloading` calls `preload` at its import.
+
+A rank that is forked from a prepared server starts without paying for the imports again. The preparation never raises:
+Python would swallow an ImportError of a preloaded module and turn any other into an unexplained end of file. It records
+what it did instead, and says itself whether ranks may be forked; where they may not, the agent starts plain processes.
+
+A server may have one thread only, and may not have touched a device: a fork of such a process could neither.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from primus_hydra.config.build import load_job
+from primus_hydra.config.instantiate import load_target
+from primus_hydra.config.schema import JobConfig
+from primus_hydra.patching import PatchContext, PatchRecord, load_patches, run_patches
+from primus_hydra.run.atomic import read_json, write_json
+from primus_hydra.runtime.contracts import BackendAdapter
+from primus_hydra.runtime.spec import AttemptSpec
+from primus_hydra.runtime.tether import PARENT_VARIABLE, die_with_parent
+
+SPEC_VARIABLE = "PRIMUS_PRELOAD_SPEC"
+"""Environment variable that names the spec of the attempt to the fork server."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preloaded:
+    """What a server has done for its ranks: the patches of phase `before_import`, or why it may not fork (`unfit`)."""
+
+    spec: str
+    seconds: float
+    records: tuple[PatchRecord, ...] = ()
+    unfit: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {**asdict(self), "records": [record.to_json() for record in self.records]}
+
+
+_state: Preloaded | None = None
+
+
+def preloaded(spec_path: Path) -> Preloaded | None:
+    """Return what the server that this rank was forked from has done; None in a process that was started alone."""
+    return _state if _state is not None and _state.spec == str(spec_path) else None
+
+
+def preload() -> None:
+    """Prepare this process as a fork server; never raises, and leaves its report beside the spec."""
+    global _state
+    die_with_parent()
+    # Ranks are children of this process, and check that it still is their parent.
+    os.environ[PARENT_VARIABLE] = str(os.getpid())
+    path, began = os.environ.get(SPEC_VARIABLE, ""), time.monotonic()
+    records: tuple[PatchRecord, ...] = ()
+    try:
+        records = _prepare(AttemptSpec.read(Path(path)))
+        unfit = _unfit()
+    except BaseException as error:  # the ranks meet the same error in their own logs
+        unfit = "".join(traceback.format_exception_only(error)).strip()
+        traceback.print_exc()
+    _state = Preloaded(spec=path, seconds=time.monotonic() - began, records=records, unfit=unfit)
+    if path:
+        write_json(report_path(Path(path)), _state.to_json())
+
+
+def report_path(spec_path: Path) -> Path:
+    """Return where the server says how its preparation went."""
+    return spec_path.with_name("preload.json")
+
+
+def unfit_reason(spec_path: Path, *, alive: Callable[[], bool], timeout_s: float) -> str | None:
+    """Wait for the server's report; return why ranks may not be forked from it, None if they may."""
+    end = time.monotonic() + timeout_s
+    while (said := read_json(report_path(spec_path))) is None:
+        if not alive():
+            return "it ended while it prepared itself"
+        if time.monotonic() > end:
+            return f"it was not ready after {timeout_s:g} s"
+        time.sleep(0.01)
+    unfit = said.get("unfit")
+    return None if unfit is None else str(unfit)
+
+
+def _prepare(spec: AttemptSpec) -> tuple[PatchRecord, ...]:
+    """Do what every rank would do first, in the same order as `runtime.flow`."""
+    os.environ.update(spec.environment)
+    job = load_job(spec.paths.config)
+    adapter = load_target(job.backend._target_, BackendAdapter, key="backend._target_")(job)  # type: ignore[type-abstract]
+    adapter.setup_backend_path()
+    load_patches(job.backend.name)
+    records = run_patches("before_import", before_import_context(spec, job, adapter.detect_backend_version()))
+    adapter.prepare_backend()
+    if job.backend.trainer is None:
+        adapter.load_trainer_class(job.module)
+    for module in ("primus_hydra.runtime.flow", "primus_hydra.runtime.trackers.opening"):
+        importlib.import_module(module)
+    # What is here now stays for good: ranks need not look at it, nor copy its pages by counting references.
+    gc.collect()
+    gc.freeze()
+    return tuple(records)
+
+
+def before_import_context(spec: AttemptSpec, job: JobConfig, backend_version: str) -> PatchContext:
+    """Return what patches see before the backend is imported; the same in the server and in a rank."""
+    return PatchContext(
+        job=job,
+        backend=job.backend.name,
+        backend_version=backend_version,
+        backend_commit=spec.backend_commit,
+        torch_version=_installed("torch"),
+        stage=job.module,
+    )
+
+
+def _unfit() -> str | None:
+    threads = thread_count()
+    if threads != 1:
+        return f"{threads} threads run in it, and a fork copies only one"
+    torch = sys.modules.get("torch")
+    return _device_touched(torch) if torch is not None else None
+
+
+def thread_count() -> int:
+    """Return how many threads this process has, those of native libraries included (Linux)."""
+    return len(os.listdir("/proc/self/task"))  # noqa: PTH208
+
+
+def _device_touched(torch: Any) -> str | None:
+    """Ask a forked child whether it could use a device: the server itself cannot see that it may not."""
+    child = os.fork()
+    if child == 0:
+        bad = getattr(torch._C, "_cuda_isInBadFork", lambda: False)
+        os._exit(int(bool(bad())))
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return None if code == 0 else "an import asked for the devices in it, and no forked rank could use one any more"
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
