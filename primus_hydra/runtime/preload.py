@@ -9,13 +9,16 @@ A server may have one thread only, and may not have touched a device: a fork of 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
+import importlib.util
 import os
+import re
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -100,16 +103,48 @@ def _prepare(spec: AttemptSpec) -> tuple[PatchRecord, ...]:
     adapter = load_target(job.backend._target_, BackendAdapter, key="backend._target_")(job)  # type: ignore[type-abstract]
     adapter.setup_backend_path()
     load_patches(job.backend.name)
-    records = run_patches("before_import", before_import_context(spec, job, adapter.detect_backend_version()))
-    adapter.prepare_backend()
-    if job.backend.trainer is None:
-        adapter.load_trainer_class(job.module)
-    for module in ("primus_hydra.runtime.flow", "primus_hydra.runtime.trackers.opening"):
-        importlib.import_module(module)
+    with _devices_by_word(job):
+        records = run_patches("before_import", before_import_context(spec, job, adapter.detect_backend_version()))
+        adapter.prepare_backend()
+        if job.backend.trainer is None:
+            adapter.load_trainer_class(job.module)
+        for module in ("primus_hydra.runtime.flow", "primus_hydra.runtime.trackers.opening"):
+            importlib.import_module(module)
     # What is here now stays for good: ranks need not look at it, nor copy its pages by counting references.
     gc.collect()
     gc.freeze()
     return tuple(records)
+
+
+@contextlib.contextmanager
+def _devices_by_word(job: JobConfig) -> Iterator[None]:
+    """Answer what imports ask of the devices from the platform: a question to the driver would spoil every fork.
+
+    Ranks ask the driver again; only what a module decided while it was imported rests on the platform's word.
+    """
+    if importlib.util.find_spec("torch") is None:  # a backend that does without
+        yield
+        return
+    cuda = importlib.import_module("torch").cuda
+    count = 0 if job.platform.is_cpu else (job.launch.ranks_per_node or job.platform.gpus_per_node)
+    answers: dict[str, Callable[..., object]] = {"is_available": lambda: count > 0, "device_count": lambda: count}
+    capability = _capability(job.platform.arch)
+    if capability is not None:
+        answers["get_device_capability"] = lambda device=None: capability
+    before = {name: getattr(cuda, name) for name in answers}
+    for name, answer in answers.items():
+        setattr(cuda, name, answer)
+    try:
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(cuda, name, function)
+
+
+def _capability(arch: str | None) -> tuple[int, int] | None:
+    """Return (major, minor) as torch gives it: sm_90 is 9.0, and gfx942 is 9.4."""
+    digits = re.fullmatch(r"sm_(\d+)(\d)[a-z]?", arch or "") or re.fullmatch(r"gfx(\d+)(\d)[0-9a-f]", arch or "")
+    return (int(digits[1]), int(digits[2])) if digits else None
 
 
 def before_import_context(spec: AttemptSpec, job: JobConfig, backend_version: str) -> PatchContext:
