@@ -2,12 +2,13 @@
 
 Its own keys (`backend.config.*`): `step_s` (seconds per step), `meet` (collectives and agreed stops, which need torch
 where there are several ranks), and `do`: what a rank does in each step, by rank: {"how": "exit", "code": 7};
-with "restart" only in that restart, with "step" only after so many steps.
+with "restart" only in that restart, with "step" only after so many steps. `thread` starts one when it is imported.
 """
 
 import json
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -25,7 +26,8 @@ class ToyAdapter(BackendAdapter):
         return "1.0"
 
     def prepare_backend(self):
-        pass
+        if self.job.backend.config.get("thread"):
+            threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 
     def convert_config(self, context):
         return dict(self.job.backend.config)
