@@ -104,7 +104,7 @@ def test_layers_per_stage_give_the_wanted_stages(layers: int, pp: int, vpp: int,
 
 
 def test_weights_to_start_from_are_looked_at(tmp_path: Path) -> None:
-    assert keys_of_problems({"init_from": str(tmp_path / "elsewhere")}) == []
+    assert keys_of_problems({"init_from": str(tmp_path / "elsewhere")}) == ["init_from"]
     assert keys_of_problems({"init_from": str(tmp_path)}) == ["init_from"]
     (tmp_path / ".metadata").touch()
     assert keys_of_problems({"init_from": str(tmp_path)}) == []
