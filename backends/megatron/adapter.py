@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from primus_hydra.backends.megatron.limits import job_problems, layer_implementation
+from primus_hydra.backends.megatron.limits import job_problems, layer_implementation, release_problems
 from primus_hydra.backends.megatron.native_keys import check_native
 from primus_hydra.backends.megatron.quiet import without_gpu_notices
 from primus_hydra.backends.megatron.versions import Found, find_megatron
@@ -87,7 +87,7 @@ class MegatronAdapter(BackendAdapter):
         stage = [] if self.job.module in _STAGES else [_unknown_stage(self.job.module)]
         latent, indexed = self.job.model.architecture in LATENT, self.job.data.kind == "megatron"
         native = check_native(self.job.backend.config, version, mla=latent, has_dataset=indexed)
-        return [*problems, *stage, *job_problems(self.job), *native]
+        return [*problems, *stage, *job_problems(self.job), *release_problems(self.job, version), *native]
 
     def missing_packages(self) -> list[Problem]:
         """Return Transformer Engine, if the layers are built from it and it is not installed."""
