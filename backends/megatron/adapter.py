@@ -8,10 +8,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from primus_hydra.backends.megatron.limits import job_problems, layer_implementation, release_problems
 from primus_hydra.backends.megatron.native_keys import check_native
@@ -19,12 +18,10 @@ from primus_hydra.backends.megatron.quiet import without_gpu_notices
 from primus_hydra.backends.megatron.versions import Found, find_megatron
 from primus_hydra.config.architecture import LATENT
 from primus_hydra.config.schema import JobConfig
-from primus_hydra.config.suggest import did_you_mean
-from primus_hydra.errors import HostError, Problem, UserError
-from primus_hydra.runtime.contracts import BackendAdapter, BaseTrainer, RankContext
+from primus_hydra.errors import HostError, Problem
+from primus_hydra.runtime.contracts import RankContext
+from primus_hydra.runtime.found_adapter import FoundAdapter
 
-_STAGES = {"pretrain": ("primus_hydra.backends.megatron.trainer", "PretrainTrainer")}
-"""Training stage to module and class of its trainer."""
 _TRANSLATION = "primus_hydra.backends.megatron.native"
 _ONE_QUEUE = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
 _DETERMINISTIC = {
@@ -35,24 +32,11 @@ _DETERMINISTIC = {
 """What upstream's own determinism.py sets."""
 
 
-class MegatronAdapter(BackendAdapter):
+class MegatronAdapter(FoundAdapter):
     """Trains with our loop on megatron-core."""
 
     name = "megatron"
-
-    def setup_backend_path(self) -> Path | None:
-        """Put a checkout in front of `sys.path`; return it, or None for the installed package.
-
-        Raises UserError for a named path without a checkout, HostError as `detect_backend_version` does.
-        """
-        checkout = self._find().checkout
-        if checkout is not None and str(checkout) not in sys.path:
-            sys.path.insert(0, str(checkout))
-        return checkout
-
-    def detect_backend_version(self) -> str:
-        """Return megatron-core's version; raises HostError if it or torch is missing or not supported."""
-        return self._find().version
+    stages: ClassVar = {"pretrain": ("primus_hydra.backends.megatron.trainer", "PretrainTrainer")}
 
     def prepare_backend(self) -> None:
         """Import megatron.core, with the translation; raises HostError if another Megatron answers to that name."""
@@ -65,14 +49,6 @@ class MegatronAdapter(BackendAdapter):
         """Return the `CoreConfig` of a rank; raises UserError with every problem."""
         return importlib.import_module(_TRANSLATION).core_config(self.job, context)
 
-    def load_trainer_class(self, stage: str) -> type[BaseTrainer]:
-        """Return the trainer of a stage; raises UserError for a stage that is not there."""
-        if stage not in _STAGES:
-            raise UserError(_unknown_stage(stage))
-        module, name = _STAGES[stage]
-        trainer: type[BaseTrainer] = getattr(importlib.import_module(module), name)
-        return trainer
-
     def env_defaults(self) -> dict[str, str]:
         """Return what Megatron wants of its environment on this platform, and less noise from the profiler."""
         quiet = {"KINETO_LOG_LEVEL": "5"}
@@ -84,10 +60,15 @@ class MegatronAdapter(BackendAdapter):
     def problems(self) -> list[Problem]:
         """Return everything that stands against this job and can be seen without torch."""
         version, problems = self._version()
-        stage = [] if self.job.module in _STAGES else [_unknown_stage(self.job.module)]
         latent, indexed = self.job.model.architecture in LATENT, self.job.data.kind == "megatron"
         native = check_native(self.job.backend.config, version, mla=latent, has_dataset=indexed)
-        return [*problems, *stage, *job_problems(self.job), *release_problems(self.job, version), *native]
+        return [
+            *problems,
+            *self._stage_problems(),
+            *job_problems(self.job),
+            *release_problems(self.job, version),
+            *native,
+        ]
 
     def missing_packages(self) -> list[Problem]:
         """Return Transformer Engine, if the layers are built from it and it is not installed."""
@@ -102,15 +83,6 @@ class MegatronAdapter(BackendAdapter):
 
     def _find(self) -> Found:
         return find_megatron(self.job.backend.path, os.environ)
-
-    def _version(self) -> tuple[str | None, list[Problem]]:
-        """Return the version here; without one (a job for a cluster) the newest supported one is checked against."""
-        try:
-            return self._find().version, []
-        except HostError:
-            return None, []
-        except UserError as error:
-            return None, list(error.problems)
 
 
 def _wants_one_queue(job: JobConfig) -> bool:
@@ -133,8 +105,3 @@ def _require_from(checkout: Path | None, core: Path) -> None:
                 hint="start the command anew, or leave the checkout out to use the installed package",
             )
         )
-
-
-def _unknown_stage(stage: str) -> Problem:
-    hint = did_you_mean(stage, _STAGES) or f"stages: {', '.join(_STAGES)}"
-    return Problem(key="module", what=f"megatron has no training stage {stage!r}", hint=hint)

@@ -65,7 +65,7 @@ class Supervisor:
         """Leave the last word for people, and nothing in memory."""
         self._account()
         self._tell(self._beats())
-        shutil.rmtree(pulse_folder(self._spec.run_dir, self._spec.attempt), ignore_errors=True)
+        clear_pulses(self._spec)
 
     def _beats(self) -> dict[int, Beat]:
         found = ((rank, read_beat(self._spec.pulse(rank.rank))) for rank in self._ranks if rank.alive)
@@ -119,7 +119,7 @@ class Supervisor:
 
 
 def clear_pulses(spec: AttemptSpec) -> None:
-    """Remove what a launcher that was killed left in this node's memory."""
+    """Remove the pulses of an attempt from this node's memory, also those that a killed launcher left."""
     shutil.rmtree(pulse_folder(spec.run_dir, spec.attempt), ignore_errors=True)
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from primus_hydra.backends.megatron.adapter import MegatronAdapter
 from primus_hydra.backends.megatron.quiet import without_gpu_notices
@@ -18,33 +17,18 @@ from primus_hydra.backends.megatron.training.limits import core_job, in_our_word
 from primus_hydra.backends.megatron.training.native_keys import check_arguments
 from primus_hydra.backends.megatron.training.versions import find_training, require_one_place
 from primus_hydra.backends.megatron.versions import Found
-from primus_hydra.config.suggest import did_you_mean
-from primus_hydra.errors import HostError, Problem, UserError
-from primus_hydra.runtime.contracts import BackendAdapter, BaseTrainer, RankContext
+from primus_hydra.errors import Problem
+from primus_hydra.runtime.contracts import RankContext
+from primus_hydra.runtime.found_adapter import FoundAdapter
 
-_STAGES = {"pretrain": ("primus_hydra.backends.megatron.training.trainer", "UpstreamTrainer")}
-"""Training stage to module and class of its trainer."""
 _TRANSLATION = "primus_hydra.backends.megatron.training.native"
 
 
-class MegatronTrainingAdapter(BackendAdapter):
+class MegatronTrainingAdapter(FoundAdapter):
     """Trains with upstream's `megatron.training.pretrain`."""
 
     name = "megatron_training"
-
-    def setup_backend_path(self) -> Path | None:
-        """Put a checkout in front of `sys.path`; return it, or None for the installed package.
-
-        Raises UserError for a named path without a checkout, HostError as `detect_backend_version` does.
-        """
-        checkout = self._find().checkout
-        if checkout is not None and str(checkout) not in sys.path:
-            sys.path.insert(0, str(checkout))
-        return checkout
-
-    def detect_backend_version(self) -> str:
-        """Return Megatron's version; raises HostError if its training is missing, not supported or not its own."""
-        return self._find().version
+    stages: ClassVar = {"pretrain": ("primus_hydra.backends.megatron.training.trainer", "UpstreamTrainer")}
 
     def prepare_backend(self) -> None:
         """Import `megatron.training` with the translation; raises HostError if core and training are of two places."""
@@ -56,14 +40,6 @@ class MegatronTrainingAdapter(BackendAdapter):
     def convert_config(self, context: RankContext) -> Any:
         """Return the `UpstreamConfig` of a rank; raises UserError with every problem."""
         return importlib.import_module(_TRANSLATION).upstream_config(self.job, context)
-
-    def load_trainer_class(self, stage: str) -> type[BaseTrainer]:
-        """Return the trainer of a stage; raises UserError for a stage that is not there."""
-        if stage not in _STAGES:
-            raise UserError(_unknown_stage(stage))
-        module, name = _STAGES[stage]
-        trainer: type[BaseTrainer] = getattr(importlib.import_module(module), name)
-        return trainer
 
     def env_defaults(self) -> dict[str, str]:
         """Return what Megatron wants of its environment.
@@ -77,8 +53,12 @@ class MegatronTrainingAdapter(BackendAdapter):
     def problems(self) -> list[Problem]:
         """Return everything that stands against this job and can be seen without torch."""
         version, problems = self._version()
-        stage = [] if self.job.module in _STAGES else [_unknown_stage(self.job.module)]
-        return [*problems, *stage, *job_problems(self.job), *check_arguments(self.job.backend.config, version)]
+        return [
+            *problems,
+            *self._stage_problems(),
+            *job_problems(self.job),
+            *check_arguments(self.job.backend.config, version),
+        ]
 
     def missing_packages(self) -> list[Problem]:
         """Return Transformer Engine, if the layers are built from it and it is not installed."""
@@ -89,17 +69,3 @@ class MegatronTrainingAdapter(BackendAdapter):
 
     def _find(self) -> Found:
         return find_training(self.job.backend.path, os.environ)
-
-    def _version(self) -> tuple[str | None, list[Problem]]:
-        """Return the version here; without one (a job for a cluster) the newest supported one is checked against."""
-        try:
-            return self._find().version, []
-        except HostError:
-            return None, []
-        except UserError as error:
-            return None, list(error.problems)
-
-
-def _unknown_stage(stage: str) -> Problem:
-    hint = did_you_mean(stage, _STAGES) or f"stages: {', '.join(_STAGES)}"
-    return Problem(key="module", what=f"megatron_training has no training stage {stage!r}", hint=hint)
