@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
-from primus_hydra.backends.megatron.limits import job_problems, layer_implementation, release_problems
+from primus_hydra.backends.megatron.limits import job_problems, layer_implementation
 from primus_hydra.backends.megatron.native_keys import check_native
 from primus_hydra.backends.megatron.quiet import without_gpu_notices
 from primus_hydra.backends.megatron.versions import Found, find_megatron
@@ -66,7 +66,6 @@ class MegatronAdapter(FoundAdapter):
             *problems,
             *self._stage_problems(),
             *job_problems(self.job),
-            *release_problems(self.job, version),
             *native,
         ]
 

@@ -185,7 +185,7 @@ def _samples_without_repetition(blend: Blend, job: JobConfig, config: GPTDataset
 def _key(config: GPTDatasetConfig, corpus_hash: str | None, dataset: str, split: SplitName, samples: int) -> str:
     """Name the index files by everything that decides their content or the names that Megatron gives them."""
     decides = (
-        core.__version__,
+        core.__shortversion__,
         str(corpus_hash),
         dataset,
         split,

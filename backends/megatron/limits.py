@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from packaging.specifiers import SpecifierSet
-
 from primus_hydra.backends.megatron.models.limits import model_problems
 from primus_hydra.backends.megatron.models.split import group_problems, split_problems
 from primus_hydra.backends.megatron.rampup import rampup_problems
@@ -19,7 +17,6 @@ from primus_hydra.config.schema import JobConfig
 from primus_hydra.config.suggest import did_you_mean
 from primus_hydra.data.tokenizer import tokenizer_vocab_size
 from primus_hydra.errors import Problem, UserError
-from primus_hydra.patching.versions import satisfies
 from primus_hydra.run.init_from import init_from_problems
 from primus_hydra.weights.check import export_problems, hf_problems
 
@@ -107,17 +104,6 @@ def _seed_problems(job: JobConfig) -> Iterator[Problem]:
     if _native(job, "checkpoint").get("create_seed") is True and not job.checkpoint.enable:
         key = "backend.config.checkpoint.create_seed"
         yield Problem(key=key, what="nothing is saved with checkpoint.enable=false", hint="set checkpoint.enable=true")
-
-
-def release_problems(job: JobConfig, version: str | None) -> Iterator[Problem]:
-    """Say what our loop is known not to do with the megatron-core of this version; None where it is not known."""
-    newer = version is not None and satisfies(version, SpecifierSet(">=0.17"))
-    if newer and job.parallel.pp > 1 and job.model.is_moe and job.model.aux_loss_alpha:
-        yield Problem(
-            key="parallel.pp",
-            what=f"with megatron-core {version} the stages hang when they report the balance losses of the experts",
-            hint="use parallel.pp=1, model.aux_loss_alpha=0, megatron-core 0.16.1, or backend=megatron_training",
-        )
 
 
 def _rampup_problems(job: JobConfig, layout: Layout) -> list[Problem]:

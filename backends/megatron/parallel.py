@@ -6,6 +6,7 @@ Megatron keeps its groups, its microbatch calculator and its random states in mo
 
 from __future__ import annotations
 
+import importlib
 import logging
 import random
 from datetime import timedelta
@@ -15,7 +16,7 @@ import torch
 import torch.distributed as dist
 from megatron.core import parallel_state, tensor_parallel
 from megatron.core.num_microbatches_calculator import unset_num_microbatches_calculator
-from megatron.core.transformer.moe.moe_utils import get_moe_layer_wise_logging_tracker
+from megatron.core.transformer.moe import moe_utils
 
 from primus_hydra.backends.megatron.sections import CoreConfig
 from primus_hydra.runtime.contracts import RankContext
@@ -98,9 +99,20 @@ def end(*, abort: bool) -> None:
     unset_num_microbatches_calculator()
     torch.use_deterministic_algorithms(False)
     tensor_parallel.get_cuda_rng_tracker().reset()
-    get_moe_layer_wise_logging_tracker().clear()
+    _forget_routers()
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+def _forget_routers() -> None:
+    """Drop what routers recorded, and with it the groups over which it was to be summed: the next training has its own.
+
+    Until megatron-core 0.16 a dictionary holds it, after it an object whose `clear` keeps the groups.
+    """
+    if hasattr(moe_utils, "get_moe_metrics_tracker"):
+        importlib.import_module("megatron.core.transformer.moe.moe_logging").destroy_moe_metrics_tracker()
+    else:
+        moe_utils.get_moe_layer_wise_logging_tracker().clear()
 
 
 def _abort_groups() -> None:

@@ -146,7 +146,7 @@ class PretrainTrainer(BaseTrainer):
         if not self.job.validation.enable:
             return None
         source = open_batches(self.native, self.job, self.context, "validation")
-        return Validator(self.job.validation, source, sizes, run)
+        return Validator(self.job.validation, source, run, layout=sizes.layout, multiple=sizes.multiple)
 
     def _reporter(self, device: torch.device) -> Reporter:
         job, size = self.job, size_of(self.native, self.job.training.seq_length)

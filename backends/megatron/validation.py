@@ -7,24 +7,27 @@ from typing import Any
 
 import torch
 
-from primus_hydra.backends.megatron.batch_size import BatchSize, measured_samples
+from primus_hydra.backends.megatron.batch_size import measured_samples
 from primus_hydra.backends.megatron.batches import BatchSource
 from primus_hydra.backends.megatron.forward import mean_loss
 from primus_hydra.backends.megatron.microbatches import Pass
+from primus_hydra.config.layout import Layout
 from primus_hydra.config.schema.training import ValidationConfig
 
 
 class Validator:
     """Measures the mean loss over the first `steps` global batches of the held-out split, or over all there is.
 
-    Raises UserError when it is built if the split cannot feed every rank once.
+    All ranks take `multiple` samples at once. Raises UserError when it is built if there are fewer.
     """
 
-    def __init__(self, settings: ValidationConfig, source: BatchSource, sizes: BatchSize, run: Pass) -> None:
+    def __init__(
+        self, settings: ValidationConfig, source: BatchSource, run: Pass, *, layout: Layout, multiple: int
+    ) -> None:
         self._source = source
-        self._layout = sizes.layout
+        self._layout = layout
         self._run = run
-        self._samples = measured_samples(settings.steps * sizes.layout.global_batch_size, len(source), sizes.multiple)
+        self._samples = measured_samples(settings.steps * layout.global_batch_size, len(source), multiple)
 
     # With gradients on, routers count the tokens of a measurement towards the balance of their experts.
     @torch.no_grad()

@@ -35,12 +35,12 @@ def sections_schema() -> dict[str, Any]:
 def megatron_schema() -> dict[str, Any]:
     """Describe Megatron's classes: {"megatron_core": version, "classes": {name: ...}}."""
     classes = {name: info for name, info in _classes().items() if not name.startswith(_OURS)}
-    return {"megatron_core": megatron.core.__version__, "classes": classes}
+    return {"megatron_core": megatron.core.__shortversion__, "classes": classes}
 
 
 def data_files() -> dict[Path, str]:
     """Return the data files that the installed Megatron gives, with their text."""
-    release = release_for(megatron.core.__version__)
+    release = release_for(megatron.core.__shortversion__)
     found = {release.name: megatron_schema(), "sections": sections_schema()}
     return {Path(__file__).with_name(f"{name}.json"): _render(schema) for name, schema in found.items()}
 

@@ -13,7 +13,6 @@ import torch
 from megatron.training import async_utils, global_vars, training
 
 from primus_hydra.backends.megatron import parallel
-from primus_hydra.backends.megatron.batch_size import BatchSize
 from primus_hydra.backends.megatron.batches import open_batches
 from primus_hydra.backends.megatron.flops import size_of
 from primus_hydra.backends.megatron.hf_export import export_hf
@@ -111,8 +110,9 @@ class UpstreamTrainer(BaseTrainer):
         return Validator(
             self.job.validation,
             open_batches(self.native, self.job, self.context, "validation"),
-            BatchSize(layout=layout, multiple=multiple),
             Pass(chunks, device, seq_length=self.job.training.seq_length, pack_documents=packed),
+            layout=layout,
+            multiple=multiple,
         )
 
     def _reporter(self, device: torch.device) -> Reporter:

@@ -146,6 +146,7 @@ _MODEL: Final = "it stands for a model that no neutral key describes"
 _DATA: Final = "our data set does not read it"
 _CONVERT: Final = "upstream ends the process after it"
 _WRITING: Final = "threads of the rank write its checkpoints"
+_RAMP: Final = "backend=megatron has a ramp, backend.config.batch.rampup"
 REFUSED: Final[dict[str, str]] = {
     "async_strategy": _WRITING,
     "use_persistent_ckpt_worker": _WRITING,
@@ -192,6 +193,8 @@ REFUSED: Final[dict[str, str]] = {
     "hybrid_context_parallel": _DATA,
     "lazy_mpu_init": "it leaves the start of the ranks to others",
     "fake_process_group": "nothing would be trained",
+    "rampup_batch_size": f"this Megatron takes it and ignores it; {_RAMP}",
+    "step_batch_size_schedule": f"training.global_batch_size is constant here; {_RAMP}",
 }
 """Argument to the reason why it cannot be set."""
 REFUSED_GROUPS: Final[dict[str, str]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -13,6 +15,9 @@ from tests.integration.ranked.lab import Lab
 from tests.unit.backends.megatron.jobs import LATENT
 
 pytestmark = pytest.mark.ranks
+
+# megatron-core 0.17 and later keep in metadata.json what 0.16 has a file of its own for.
+LAST_READ = "common.pt" if version("megatron-core").startswith("0.16") else "metadata.json"
 
 # Ranks sum in another order; the largest difference seen over the two steps is 5e-7, one rounding of a loss near 6.
 NOISE = 3e-6
@@ -142,7 +147,7 @@ def refused(lab: Lab, twice: Twice) -> dict[str, Result]:
     shard = lab.checkpoint("damaged", 2) / "__0_0.distcp"
     shard.write_bytes(shard.read_bytes()[:-2000])
     lab.copy("one", "incomplete")
-    (lab.checkpoint("incomplete", 2) / "common.pt").unlink()
+    (lab.checkpoint("incomplete", 2) / LAST_READ).unlink()
     one_rank = {
         "wider": job(lab, "one", {"model.hidden_size": 128}, resume_from=2),
         "deeper": job(lab, "one", {"model.num_hidden_layers": 4}, resume_from=2),
@@ -166,7 +171,7 @@ def refused(lab: Lab, twice: Twice) -> dict[str, Result]:
         ("deeper", "UserError: resume", "is 2x64 there and 4x64 here"),
         ("tied", "UserError: resume", "output_layer.weight is only there"),
         ("damaged", "HostError", "the checkpoint cannot be read: rank 0"),
-        ("incomplete", "HostError", "it has no common.pt"),
+        ("incomplete", "HostError", f"it has no {LAST_READ}"),
         ("whole", "UserError: resume", "the optimizer is sharded there and whole here"),
         ("split", "UserError: resume", "parallel.tp is 1 there and 2 here"),
         ("other weights", "UserError: init_from", "experts"),
@@ -205,11 +210,10 @@ def test_a_save_in_the_background_holds_its_step_though_training_goes_on(lab: La
     assert losses(again) == {step: losses(straight)[step] for step in (3, 4)}
     assert [rank.completed for rank in straight] == [[1, 2, 3, 4]] * 2
     for rank in range(2):
-        # Never two at once: what is begun ends before another save begins.
-        notes = (lab.root / "background" / f"writes-{rank}.txt").read_text().splitlines()[:16]
-        folders = [note.split()[1] for note in notes]
-        assert folders == sorted(folders)
-        assert set(folders) == {"step-1", "step-2", "step-3", "step-4"}
+        # Never two at once: what is begun ends before another save begins, and so in the run that went on.
+        notes = (lab.root / "background" / f"writes-{rank}.txt").read_text().splitlines()
+        folders = [folder for folder, _ in itertools.groupby(note.split()[1] for note in notes)]
+        assert folders == [f"step-{step}" for step in (1, 2, 3, 4, 3, 4)]
 
 
 @pytest.mark.parametrize("mode", ["disabled", "async"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from primus_hydra.backends.megatron.batches import Batch
 from primus_hydra.backends.megatron.forward import LOSS_SUM, ForwardStep, packed_documents
@@ -15,10 +17,13 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
-def one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("megatron.core.parallel_state.get_context_parallel_group", lambda: None)
+def one_rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    monkeypatch.setattr("megatron.core.parallel_state.get_context_parallel_group", lambda: dist.group.WORLD)
     monkeypatch.setattr("megatron.core.parallel_state.get_context_parallel_world_size", lambda: 1)
     monkeypatch.setattr("megatron.core.parallel_state.get_context_parallel_rank", lambda: 0)
+    yield
+    dist.destroy_process_group()
 
 
 def a_batch(documents: torch.Tensor | None) -> Batch:

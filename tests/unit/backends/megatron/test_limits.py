@@ -10,7 +10,6 @@ from primus_hydra.backends.megatron.limits import (
     job_problems,
     layer_implementation,
     packs_documents,
-    release_problems,
     shards_optimizer,
 )
 from primus_hydra.config.layout import layout_of
@@ -227,9 +226,3 @@ def test_hugging_face_weights_without_their_prefix_are_told_how_to_be_named(tmp_
     (tmp_path / "model.safetensors").touch()
     (problem,) = job_problems(megatron_job({"init_from": str(tmp_path)}))
     assert problem.hint == f"write init_from=hf:{tmp_path}"
-
-
-@pytest.mark.parametrize(("version", "keys"), [("0.16.1", []), ("0.19.2", ["parallel.pp"]), (None, [])])
-def test_what_hangs_with_a_newer_megatron_is_refused(version: str | None, keys: list[str]) -> None:
-    job = megatron_job({**LATENT, "model.aux_loss_alpha": 0.01, "parallel.pp": 2})
-    assert [problem.key for problem in release_problems(job, version)] == keys

@@ -58,6 +58,7 @@ READ_BY_THE_TRAINER = {
     "checkpoint.keep": "the checkpointer",
     "checkpoint.keep_every": "the checkpointer",
     "checkpoint.async_mode": "the checkpointer",
+    "checkpoint.leave_free_gib": "the checkpointer",
     "checkpoint.export_hf": "the trainer",
     "checkpoint.export_dtype": "the trainer",
     "init_from": "the trainer",

@@ -36,7 +36,7 @@ def test_arguments_of_every_type_pass() -> None:
         "iterations_to_skip": [3, 4],
         "window_size": "(128,0)",
         "transformer_impl": "local",
-        "rampup_batch_size": [8, 8, 800],
+        "profile_ranks": [0, 1],
     }
     assert told(config) == []
 
@@ -93,7 +93,9 @@ def test_what_would_do_nothing_or_harm_is_refused_with_the_reason(key: str, valu
         ("overlap_grad_reduce", 1, "expects true or false, not"),
         ("attention_backend", "flesh", "expects one of flash, fused, unfused, local, auto, not the text 'flesh'"),
         ("transformer_impl", "inference_optimized", "expects one of local, transformer_engine"),
-        ("rampup_batch_size", [8, 8], "expects a list"),
+        ("profile_ranks", ["first"], "expects a list"),
+        ("rampup_batch_size", [8, 8, 800], "ignores it"),
+        ("step_batch_size_schedule", "0:8 1K:16", "backend.config.batch.rampup"),
         ("ddp_bucket_size", None, ""),
     ],
 )
