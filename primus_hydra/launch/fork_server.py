@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from multiprocessing import forkserver
 from pathlib import Path
 
-import psutil
-
-from primus_hydra.runtime.preload import SPEC_VARIABLE, report_path, unfit_reason
+from primus_hydra.runtime.preload_report import SPEC_VARIABLE, report_path, unfit_reason
 
 _PRELOADED_MODULE = "primus_hydra.runtime.preloading"
 _QUIET_ALLOCATOR = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
@@ -43,6 +41,6 @@ class ForkServer:
 
     def _alive(self) -> bool:
         try:
-            return psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:  # collected already
             return False

@@ -7,11 +7,15 @@ import sys
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from primus_hydra.config.suggest import did_you_mean
 from primus_hydra.errors import HostError, Problem, UserError
 from primus_hydra.runtime.contracts import BackendAdapter, BaseTrainer
+
+_STORED_BYTES = {"float32": 4, "bfloat16": 2}
+_OF_STORAGE = ("optim", "dtype", "precision")
+"""Parts of the names of native keys that may change what a checkpoint holds."""
 
 
 class FoundBackend(Protocol):
@@ -57,6 +61,13 @@ class FoundAdapter(BackendAdapter):
         trainer: type[BaseTrainer] = getattr(importlib.import_module(module), name)
         return trainer
 
+    def saved_bytes_per_parameter(self) -> int | None:
+        """Return the bytes of a weight and of the two moments of Adam; None if native keys may store them otherwise."""
+        job = self.job
+        if job.module != "pretrain" or job.backend.trainer is not None or _stores_otherwise(job.backend.config):
+            return None
+        return 3 * _STORED_BYTES[self.job.precision.params]
+
     def _stage_problems(self) -> list[Problem]:
         return [] if self.job.module in self.stages else [self._unknown_stage(self.job.module)]
 
@@ -72,3 +83,10 @@ class FoundAdapter(BackendAdapter):
     def _unknown_stage(self, stage: str) -> Problem:
         hint = did_you_mean(stage, self.stages) or f"stages: {', '.join(self.stages)}"
         return Problem(key="module", what=f"{self.name} has no training stage {stage!r}", hint=hint)
+
+
+def _stores_otherwise(config: Mapping[str, Any]) -> bool:
+    return any(
+        any(part in name for part in _OF_STORAGE) or (isinstance(value, Mapping) and _stores_otherwise(value))
+        for name, value in config.items()
+    )

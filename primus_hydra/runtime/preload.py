@@ -19,7 +19,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,27 +28,35 @@ from primus_hydra.config.build import load_job
 from primus_hydra.config.instantiate import load_target
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.patching import PatchContext, PatchRecord, load_patches, run_patches
-from primus_hydra.run.atomic import read_json, write_json
+from primus_hydra.run.atomic import write_json
 from primus_hydra.runtime.contracts import BackendAdapter
+from primus_hydra.runtime.preload_report import SPEC_VARIABLE, report_path
+from primus_hydra.runtime.signals import outlive_stops
 from primus_hydra.runtime.spec import AttemptSpec
 from primus_hydra.runtime.tether import PARENT_VARIABLE, die_with_parent
 
-SPEC_VARIABLE = "PRIMUS_PRELOAD_SPEC"
-"""Environment variable that names the spec of the attempt to the fork server."""
+_OF_EVERY_RANK = ("primus_hydra.runtime.rank", "primus_hydra.runtime.flow", "primus_hydra.runtime.trackers.opening")
+_OF_EVERY_OPTIMIZER = "torch._dynamo"
+"""torch imports it when the first optimizer is built, for a second or two in each rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preloaded:
-    """What a server has done for its ranks: the patches of phase `before_import`, or why it may not fork (`unfit`)."""
+    """What a server has done for its ranks, or why it may not fork (`unfit`).
+
+    `records` are of the patches of phase `before_import`, `adapter` has read the job and imported its backend.
+    """
 
     spec: str
     seconds: float
     records: tuple[PatchRecord, ...] = ()
+    adapter: BackendAdapter | None = None
     unfit: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {**asdict(self), "records": [record.to_json() for record in self.records]}
+        """Return what a report says."""
+        records = [record.to_json() for record in self.records]
+        return {"spec": self.spec, "seconds": self.seconds, "records": records, "unfit": self.unfit}
 
 
 _state: Preloaded | None = None
@@ -63,40 +71,28 @@ def preload() -> None:
     """Prepare this process as a fork server; never raises, and leaves its report beside the spec."""
     global _state
     die_with_parent()
+    outlive_stops()
     # Ranks are children of this process, and check that it still is their parent.
     os.environ[PARENT_VARIABLE] = str(os.getpid())
     path, began = os.environ.get(SPEC_VARIABLE, ""), time.monotonic()
     records: tuple[PatchRecord, ...] = ()
+    adapter: BackendAdapter | None = None
     try:
-        records = _prepare(AttemptSpec.read(Path(path)))
+        spec = AttemptSpec.read(Path(path))
+        spec.stages("server").reached("started")
+        with _all_for_good():
+            adapter, records = _prepare(spec)
         unfit = _unfit()
+        spec.stages("server").reached("ready")
     except BaseException as error:  # the ranks meet the same error in their own logs
         unfit = "".join(traceback.format_exception_only(error)).strip()
         traceback.print_exc()
-    _state = Preloaded(spec=path, seconds=time.monotonic() - began, records=records, unfit=unfit)
+    _state = Preloaded(spec=path, seconds=time.monotonic() - began, records=records, adapter=adapter, unfit=unfit)
     if path:
         write_json(report_path(Path(path)), _state.to_json())
 
 
-def report_path(spec_path: Path) -> Path:
-    """Return where the server says how its preparation went."""
-    return spec_path.with_name("preload.json")
-
-
-def unfit_reason(spec_path: Path, *, alive: Callable[[], bool], timeout_s: float) -> str | None:
-    """Wait for the server's report; return why ranks may not be forked from it, None if they may."""
-    end = time.monotonic() + timeout_s
-    while (said := read_json(report_path(spec_path))) is None:
-        if not alive():
-            return "it ended while it prepared itself"
-        if time.monotonic() > end:
-            return f"it was not ready after {timeout_s:g} s"
-        time.sleep(0.01)
-    unfit = said.get("unfit")
-    return None if unfit is None else str(unfit)
-
-
-def _prepare(spec: AttemptSpec) -> tuple[PatchRecord, ...]:
+def _prepare(spec: AttemptSpec) -> tuple[BackendAdapter, tuple[PatchRecord, ...]]:
     """Do what every rank would do first, in the same order as `runtime.flow`."""
     os.environ.update(spec.environment)
     job = load_job(spec.paths.config)
@@ -108,12 +104,26 @@ def _prepare(spec: AttemptSpec) -> tuple[PatchRecord, ...]:
         adapter.prepare_backend()
         if job.backend.trainer is None:
             adapter.load_trainer_class(job.module)
-        for module in ("primus_hydra.runtime.flow", "primus_hydra.runtime.trackers.opening"):
+        for module in _OF_EVERY_RANK:
             importlib.import_module(module)
-    # What is here now stays for good: ranks need not look at it, nor copy its pages by counting references.
-    gc.collect()
-    gc.freeze()
-    return tuple(records)
+        if "torch" in sys.modules:
+            importlib.import_module(_OF_EVERY_OPTIMIZER)
+    return adapter, tuple(records)
+
+
+@contextlib.contextmanager
+def _all_for_good() -> Iterator[None]:
+    """Keep the collector off, and let it forget all that is here afterwards.
+
+    What is imported stays: to look through it again and again costs a tenth of the imports' time, and would make each
+    rank copy its pages.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextlib.contextmanager
@@ -160,11 +170,12 @@ def before_import_context(spec: AttemptSpec, job: JobConfig, backend_version: st
 
 
 def _unfit() -> str | None:
+    # Forks once, at which OpenBLAS, that numpy loads, ends its threads: here for good, and each rank starts its own.
+    touched = _device_touched(sys.modules.get("torch"))
     threads = thread_count()
     if threads != 1:
         return f"{threads} threads run in it, and a fork copies only one"
-    torch = sys.modules.get("torch")
-    return _device_touched(torch) if torch is not None else None
+    return touched
 
 
 def thread_count() -> int:
@@ -173,10 +184,10 @@ def thread_count() -> int:
 
 
 def _device_touched(torch: Any) -> str | None:
-    """Ask a forked child whether it could use a device: the server itself cannot see that it may not."""
+    """Ask a forked child whether it could use a device, if torch is there: the server cannot see that it may not."""
     child = os.fork()
     if child == 0:
-        bad = getattr(torch._C, "_cuda_isInBadFork", lambda: False)
+        bad = getattr(torch._C, "_cuda_isInBadFork", lambda: False) if torch is not None else lambda: False
         os._exit(int(bool(bad())))
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return None if code == 0 else "an import asked for the devices in it, and no forked rank could use one any more"

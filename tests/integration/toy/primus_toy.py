@@ -2,7 +2,8 @@
 
 Its own keys (`backend.config.*`): `step_s` (seconds per step), `meet` (collectives and agreed stops, which need torch
 where there are several ranks), and `do`: what a rank does in each step, by rank: {"how": "exit", "code": 7};
-with "restart" only in that restart, with "step" only after so many steps. `thread` starts one when it is imported.
+with "restart" only in that restart, with "step" only after so many steps. `thread` starts one when it is imported,
+`missing` imports a module that is not there.
 """
 
 import json
@@ -26,6 +27,8 @@ class ToyAdapter(BackendAdapter):
         return "1.0"
 
     def prepare_backend(self):
+        if self.job.backend.config.get("missing"):
+            import a_module_that_is_not_there  # noqa: F401
         if self.job.backend.config.get("thread"):
             threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 

@@ -13,6 +13,7 @@ from primus_hydra.config.layout import layout_of
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import PrimusError
 from primus_hydra.host.topology import read_topology
+from primus_hydra.launch.containment import contain, is_contained, python_inside
 from primus_hydra.launch.local import launch
 from primus_hydra.launch.outer import Publication, follow, outer_launch, python_argv
 from primus_hydra.launch.plan import BackendFacts, plan_launch
@@ -61,11 +62,11 @@ def start(run_dir, overrides, outer, published):
         backend=BackendFacts(version="1.0", env={"TOY_DEFAULT": "1"}),
         inherited=os.environ,
         cores=2,
-        python=python_argv(),
+        python=python_inside(job) if is_contained(job) else python_argv(),
         topology=read_topology(root=Path(os.environ.get("TOY_MACHINE", "/"))),
         outer=outer,
     )
-    return launch(plan, published=published)
+    return launch(contain(plan, job), published=published)
 
 
 def report(result) -> int:
