@@ -1,8 +1,9 @@
 """Saves and loads the core trainer's state; a checkpoint counts once all ranks have it on the disk.
 
 A save in the background works on copies, and only one is on its way: the next one waits for it. Files of a save that
-was cut short never count, since the ledger writes its manifest last; a failed save ends the run with its reason. Old
-checkpoints go only after a newer one is complete.
+was cut short never count, since the ledger writes its manifest last; a failed save ends the run with its reason, unless
+the disk is full and a later save can try again (`runtime.save_room`). Old checkpoints go only after a newer one is
+complete.
 """
 
 from __future__ import annotations
@@ -22,21 +23,24 @@ from primus_hydra.backends.megatron.checkpoint_files import FileWriter, PlannedS
 from primus_hydra.backends.megatron.progress import Progress
 from primus_hydra.backends.megatron.schedule import StepSchedule
 from primus_hydra.backends.megatron.sections import CoreConfig
-from primus_hydra.backends.megatron.sharded_state import ShardedState
+from primus_hydra.backends.megatron.sharded_state import ShardedState, part_of
 from primus_hydra.config.schema import JobConfig
-from primus_hydra.errors import HostError, Problem
+from primus_hydra.errors import HostError
 from primus_hydra.run.retention import finished_steps, retire, superfluous
+from primus_hydra.run.space import ran_out
 from primus_hydra.runtime.contracts import RankContext
+from primus_hydra.runtime.save_room import SaveRoom
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
 class _Save:
-    """A save on its way: `error` is what this rank's writing raised."""
+    """A save on its way: `error` is what this rank's writing raised, `last` says that none follows."""
 
     step: int
     planned: PlannedSave
+    last: bool
     error: Exception | None = None
     thread: threading.Thread | None = field(default=None)
 
@@ -74,8 +78,10 @@ class Checkpointer:
         progress: Progress,
     ) -> None:
         self._settings = job.checkpoint
+        self._last_step = job.training.steps
         self._context = context
         self._ranks = Ranks()
+        self._room = SaveRoom(context, job.checkpoint, self._ranks.gathered)
         self._files = FileWriter(fully_parallel=config.checkpoint.fully_parallel_save)
         self._state = ShardedState(
             config=config,
@@ -106,16 +112,20 @@ class Checkpointer:
         self._complete.add(self._state.progress.step)
 
     def save(self, step: int) -> None:
-        """Save `step`, in the background if so configured; raises HostError if this save or the one before failed."""
+        """Save `step`, in the background if so configured; raises HostError if this save or the one before failed.
+
+        Without room on the disk it is skipped, unless it is the last step.
+        """
         if step not in self._complete and self._settings.enable:
-            self._save(step, background=self._settings.async_mode != "disabled")
+            self._save(step, background=self._settings.async_mode != "disabled", last=step == self._last_step)
 
     def save_now(self, step: int) -> None:
         """Make sure that `step` is on the disk when this returns; raises HostError."""
         if self._pending is not None and self._pending.step == step:
+            self._pending.last = True
             self._finish()
         elif step not in self._complete and self._settings.enable:
-            self._save(step, background=False)
+            self._save(step, background=False, last=True)
 
     def poll(self) -> None:
         """Notice that a save in the background has ended, or failed: HostError. Cheap while there is none."""
@@ -129,18 +139,25 @@ class Checkpointer:
             self._deletion.join()
 
     def give_up(self) -> None:
-        """Forget a save on its way: other ranks may be gone."""
+        """Forget a save on its way: other ranks may be gone, and it takes all of them to complete it.
+
+        A failure that all ranks meet in the same step is no such case: who knows of one calls `close`.
+        """
         self._pending = None
 
-    def _save(self, step: int, *, background: bool) -> None:
+    def _save(self, step: int, *, background: bool, last: bool) -> None:
         with self._context.pulse.section("checkpoint"):
-            self._save_in_section(step, background=background)
+            self._save_in_section(step, background=background, last=last)
 
-    def _save_in_section(self, step: int, *, background: bool) -> None:
+    def _save_in_section(self, step: int, *, background: bool, last: bool) -> None:
         self._finish()
+        state = self._measured_state() if self._room.unmeasured else None
+        if not self._room.admits(step, last=last):
+            return
         folder = self._context.paths.checkpoint(step)
-        self._require(step, self._ranks.on_first(lambda: self._make_room(folder)))
-        self._pending = _Save(step=step, planned=self._plan(step, folder, copies=background))
+        self._require(step, self._ranks.on_first(lambda: self._make_folder(folder)))
+        planned = self._plan(step, state or self._state.to_save(), folder, copies=background)
+        self._pending = _Save(step=step, planned=planned, last=last)
         if background:
             self._pending.start()
             return
@@ -157,41 +174,49 @@ class Checkpointer:
     def _finish_in_section(self, save: _Save) -> None:
         self._pending = None
         save.wait()
-        self._require(save.step, self._ranks.first_failure(save.error))
+        if not self._room.succeeded(save.step, save.error, last=save.last):
+            return
         self._complete_files(save)
         self._require(save.step, self._ranks.on_first(lambda: self._context.ledger.completed(save.step)))
         if self._context.rank != 0:
             self._context.ledger.completed(save.step)
         self._complete.add(save.step)
+        self._room.completed(save.step)
         self._delete_older(save.step)
 
-    def _make_room(self, folder: Path) -> None:
+    def _measured_state(self) -> dict[str, Any]:
+        """Return the state, and tell the room its size: to make it twice would cost the ranks a second exchange."""
+        state = self._state.to_save()
+        self._room.measure(part_of(state, self._context.rank))
+        return state
+
+    def _make_folder(self, folder: Path) -> None:
         """Create the folder of a checkpoint, empty: what another save left there would count as part of this one."""
         old = retire(folder)
         if old is not None:
             self._retired.append(old)
         folder.mkdir(parents=True)
 
-    def _plan(self, step: int, folder: Path, *, copies: bool) -> PlannedSave:
+    def _plan(self, step: int, state: dict[str, Any], folder: Path, *, copies: bool) -> PlannedSave:
         try:
-            return self._files.plan(self._state.to_save(), folder, copies=copies)
+            return self._files.plan(state, folder, copies=copies)
         except OSError as error:  # on one rank alone; the others notice that it leaves
-            raise self._failed(step, str(error)) from error
+            raise self._failed_alone(step, error) from error
 
     def _complete_files(self, save: _Save) -> None:
         try:
             save.planned.finish()
         except (OSError, CheckpointException) as error:
-            raise self._failed(save.step, words_for(error)) from error
+            raise self._failed_alone(save.step, error) from error
+
+    def _failed_alone(self, step: int, error: OSError | CheckpointException) -> HostError:
+        if ran_out(error):
+            self._room.remove(step)
+        return self._room.failed(step, words_for(error))
 
     def _require(self, step: int, failure: str | None) -> None:
         if failure is not None:
-            raise self._failed(step, failure)
-
-    def _failed(self, step: int, failure: str) -> HostError:
-        folder = self._context.paths.checkpoint(step)
-        hint = "the checkpoints before it are as they were; free space or mend the disk, then start the run again"
-        return HostError(Problem(what=f"step {step} could not be saved: {failure}", where=str(folder), hint=hint))
+            raise self._room.failed(step, failure)
 
     def _delete_older(self, step: int) -> None:
         if self._context.rank != 0:

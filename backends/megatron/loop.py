@@ -7,6 +7,7 @@ whose gradients overflowed is no such case: the loss scaler skips it, which is c
 from __future__ import annotations
 
 import gc
+import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,8 +36,10 @@ from primus_hydra.backends.megatron.sections import CoreConfig
 from primus_hydra.backends.megatron.validation import Validator, measures_at
 from primus_hydra.config.layout import Layout
 from primus_hydra.config.schema import JobConfig
-from primus_hydra.errors import Problem, UserError
+from primus_hydra.errors import HostError, Problem, UserError
 from primus_hydra.runtime.pulse import PulseWriter
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
@@ -67,7 +70,18 @@ class Loop:
         self._balance_losses = balance_losses(config.transformer)
 
     def run(self, profiler: Profiler) -> None:
-        """Train to the end, or to an agreed stop, whose step is saved when this returns."""
+        """Train to the end, or to an agreed stop, whose step is saved when this returns.
+
+        Raises UserError if the training diverges. All ranks meet that in the same step, so a save in the background is
+        completed first: it is of a step before, and the one to go on from.
+        """
+        try:
+            self._run(profiler)
+        except _Diverged:
+            self._complete_save()
+            raise
+
+    def _run(self, profiler: Profiler) -> None:
         parts, last = self._parts, self._job.training.steps
         parts.reporter.begin(parts.progress.step)
         with profiler, _collected_every(self._config.loop.garbage_collect_every) as collect:
@@ -78,6 +92,12 @@ class Loop:
                 if parts.progress.step < last and self._config.stop_agreed(parts.progress.step):
                     self._save(now=True)
                     return
+
+    def _complete_save(self) -> None:
+        try:
+            self._parts.checkpointer.close()
+        except HostError as error:  # the divergence is what to tell
+            _log.error("%s", error)
 
     def _step(self) -> None:
         parts = self._parts
@@ -157,13 +177,17 @@ class Loop:
             checkpointer.save_now(step) if now else checkpointer.save(step)
 
 
+class _Diverged(UserError):
+    """A number that all ranks share is none any more: raised by all of them in the same step."""
+
+
 def _require_finite(step: int, name: str, value: float, tokens: int) -> None:
     if math.isfinite(value):
         return
     if tokens == 0:
-        raise UserError(Problem(key="data", what=f"no token of step {step} counts: all are masked"))
+        raise _Diverged(Problem(key="data", what=f"no token of step {step} counts: all are masked"))
     what = f"the {name} of step {step} is {value}: the training has diverged, and this step is not saved"
-    raise UserError(Problem(key="optimizer.lr", what=what, hint="lower it, or resume from an earlier checkpoint"))
+    raise _Diverged(Problem(key="optimizer.lr", what=what, hint="lower it, or resume from an earlier checkpoint"))
 
 
 @contextmanager

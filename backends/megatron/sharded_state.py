@@ -15,7 +15,12 @@ from typing import Any, TypeVar
 
 import torch
 from megatron.core.dist_checkpointing.dict_utils import nested_values
-from megatron.core.dist_checkpointing.mapping import ShardedObject, ShardedTensor, ShardedTensorFactory
+from megatron.core.dist_checkpointing.mapping import (
+    ShardedObject,
+    ShardedTensor,
+    ShardedTensorFactory,
+    is_main_replica,
+)
 from megatron.core.optimizer import MegatronOptimizer
 
 from primus_hydra.backends.megatron import optimizer_state, parallel, random_states
@@ -28,6 +33,7 @@ from primus_hydra.backends.megatron.schedule import StepSchedule
 from primus_hydra.backends.megatron.sections import CoreConfig
 from primus_hydra.errors import HostError, Problem, UserError, raise_all
 from primus_hydra.runtime.contracts import RankContext
+from primus_hydra.runtime.save_room import StatePart
 
 _log = logging.getLogger(__name__)
 
@@ -173,12 +179,21 @@ def _facts(common: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Optimi
     return facts["layout"], OptimizerFacts(**facts["optimizer"])
 
 
+def part_of(state: dict[str, Any], rank: int) -> StatePart:
+    """Return how much a rank has to write of a state to save: its main replicas, whichever ranks write them."""
+    mine = [shard for shard in _shards(state) if shard.data is not None and is_main_replica(shard.replica_id)]
+    size = sum(shard.data.numel() * shard.data.element_size() for shard in mine)
+    return StatePart(name=str(rank), tensor_bytes=size, tensors=len(mine))
+
+
 def _shapes_of(weights: dict[str, Any]) -> dict[str, Shape]:
-    shapes: dict[str, Shape] = {}
-    for shard in nested_values(weights):
-        built = nested_values(shard.build()) if isinstance(shard, ShardedTensorFactory) else [shard]
-        shapes |= {piece.key: tuple(piece.global_shape) for piece in built if isinstance(piece, ShardedTensor)}
-    return shapes
+    return {shard.key: tuple(shard.global_shape) for shard in _shards(weights)}
+
+
+def _shards(state: dict[str, Any]) -> Iterator[ShardedTensor]:
+    for value in nested_values(state):
+        built = nested_values(value.build()) if isinstance(value, ShardedTensorFactory) else [value]
+        yield from (shard for shard in built if isinstance(shard, ShardedTensor))
 
 
 def _read_by_all(ranks: Ranks, folder: Path, reading: Callable[[], Value]) -> Value:

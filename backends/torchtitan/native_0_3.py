@@ -41,6 +41,7 @@ from primus_hydra.errors import Problem, UserError, raise_all
 from primus_hydra.native.overlay import overlay
 from primus_hydra.run.init_from import require_checkpoint
 from primus_hydra.runtime.contracts import RankContext
+from primus_hydra.runtime.save_room import SaveRoom
 from primus_hydra.weights.check import open_hf
 
 _LOSS_CHUNKS = 8
@@ -166,6 +167,7 @@ def _checkpoint(job: JobConfig, context: RankContext) -> LedgerCheckpointManager
     loads = context.resume_from is not None or weights is not None
     return LedgerCheckpointManager.Config(
         completed=context.ledger.completed,
+        room=lambda gather: SaveRoom(context, settings, gather),
         keep=settings.keep,
         keep_every=settings.keep_every,
         # torchtitan keeps no helper thread for 0 and refuses 1, which is safe here: see LedgerCheckpointManager.

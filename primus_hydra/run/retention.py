@@ -7,7 +7,7 @@ in one rename, so that a deletion cut short never looks like a damaged checkpoin
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from primus_hydra.run.checkpoints import checkpoint_steps
@@ -28,6 +28,28 @@ def superfluous(steps: Iterable[int], newest: int, *, keep: int, keep_every: int
         return []
     known = sorted({step for step in steps if step <= newest} | {newest})
     return [step for step in known[:-keep] if not (keep_every and step % keep_every == 0)]
+
+
+def spare(steps: Iterable[int], coming: int, *, keep: int, keep_every: int | None) -> list[int]:
+    """Return which complete checkpoints go as soon as the one at `coming` is complete, and may go before it, ascending.
+
+    The newest one is never among them: until the coming one is complete it is all that there is.
+    """
+    earlier = {step for step in steps if step < coming}
+    return [step for step in superfluous(earlier, coming, keep=keep, keep_every=keep_every) if step != max(earlier)]
+
+
+def most_more(steps: Iterable[int], coming: Sequence[int], *, keep: int, keep_every: int | None) -> int:
+    """Return how many checkpoints more than those at `steps` there are at most while those at `coming` are saved.
+
+    While one is written, all that are kept beside it are still there; they are most when the last one is written.
+    """
+    if not coming:
+        return 0
+    present = set(steps)
+    before = present | set(coming[:-1])
+    gone = superfluous(before, max(before), keep=keep, keep_every=keep_every) if before else []
+    return max(1, len(before) - len(gone) + 1 - len(present))
 
 
 def finished_steps(paths: RunPaths) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import queue
 import threading
 from abc import ABC, abstractmethod
@@ -17,7 +18,10 @@ from typing import Protocol
 
 from primus_hydra.errors import HostError, Problem
 from primus_hydra.run.metrics import MetricsWriter
+from primus_hydra.run.space import FULL
 from primus_hydra.runtime.contracts import StepMetrics
+
+_log = logging.getLogger(__name__)
 
 Report = Callable[[str, str], None]
 """Told the name of a tracker and what happened to it."""
@@ -59,17 +63,36 @@ def values_of(metrics: StepMetrics) -> dict[str, float]:
 
 
 class FileSink:
-    """Writes metrics.jsonl; raises HostError when it cannot, since a run without metrics is not worth its GPUs."""
+    """Writes metrics.jsonl; raises HostError when it cannot, since a run without metrics is not worth its GPUs.
+
+    A disk that fills up once the run has written costs rows, not the run: it may have room again before the next save.
+    """
 
     def __init__(self, path: Path, attempt: int, restart: int) -> None:
         self._path = path
         with _as_host_error(path):
             self._writer = MetricsWriter(path, attempt, restart)
+        self._written = False
+        self._lost = 0
 
     def log(self, metrics: StepMetrics) -> None:
         """Append one row."""
         with _as_host_error(self._path):
-            self._writer.write({"step": metrics.step, **values_of(metrics)})
+            try:
+                self._writer.write({"step": metrics.step, **values_of(metrics)})
+            except OSError as error:
+                if not self._written or error.errno not in FULL:
+                    raise
+                self._lose(metrics.step)
+                return
+        if self._lost:
+            _log.warning("metrics are written again, from step %d; %d rows are lost", metrics.step, self._lost)
+        self._written, self._lost = True, 0
+
+    def _lose(self, step: int) -> None:
+        if not self._lost:
+            _log.warning("the disk is full: metrics of step %d and later are lost until there is room", step)
+        self._lost += 1
 
     def close(self) -> None:
         """Close the file."""

@@ -13,10 +13,10 @@ from typing import Any
 
 from primus_hydra.backends.megatron.agreement import Ranks
 from primus_hydra.config.schema.training import CheckpointConfig
-from primus_hydra.errors import HostError, Problem
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.run.retention import finished_steps, retire, superfluous
 from primus_hydra.runtime.contracts import RankContext
+from primus_hydra.runtime.save_room import SaveRoom
 
 
 class CheckpointPlaces:
@@ -42,28 +42,27 @@ class CheckpointPlaces:
 class CheckpointRecord:
     """Makes room for checkpoints, tells the run which are complete, and deletes old ones once a newer one is."""
 
-    def __init__(self, context: RankContext, settings: CheckpointConfig, ranks: Ranks) -> None:
+    def __init__(self, context: RankContext, settings: CheckpointConfig, ranks: Ranks, room: SaveRoom) -> None:
         self._context = context
         self._settings = settings
         self._ranks = ranks
+        self._room = room
 
     def prepare(self, step: int) -> None:
         """Remove what a save that was cut off left in the folder of `step`; collective. Raises HostError."""
         folder = self._context.paths.checkpoint(step)
-        self.require(step, self._ranks.on_first(lambda: _remove(folder)))
+        self._require(step, self._ranks.on_first(lambda: _remove(folder)))
 
     def complete(self, step: int) -> None:
         """Note that every rank has written `step`; collective. Raises HostError."""
-        self.require(step, self._ranks.on_first(lambda: self._complete(step)))
+        self._require(step, self._ranks.on_first(lambda: self._complete(step)))
         if not self._context.is_main:
             self._context.ledger.completed(step)
+        self._room.completed(step)
 
-    def require(self, step: int, failure: str | None) -> None:
-        """Raise HostError if a save has failed on any rank."""
+    def _require(self, step: int, failure: str | None) -> None:
         if failure is not None:
-            folder = self._context.paths.checkpoint(step)
-            hint = "the checkpoints before it are as they were; free space or mend the disk, then start the run again"
-            raise HostError(Problem(what=f"step {step} could not be saved: {failure}", where=str(folder), hint=hint))
+            raise self._room.failed(step, failure)
 
     def _complete(self, step: int) -> None:
         paths, settings = self._context.paths, self._settings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from megatron.core.enums import ModelType
@@ -172,8 +172,8 @@ class UpstreamLoop:
 
     def _saved(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def save(iteration: int, *args: Any, **named: Any) -> Any:
-            self._saving.begin(iteration)
-            return original(iteration, *args, **named)
+            last = iteration == self._native.args.train_iters
+            return original(iteration, *args, **named) if self._saving.begin(iteration, last=last) else None
 
         return save
 
@@ -202,15 +202,25 @@ class UpstreamLoop:
         self._following.measure(self.chunks)
 
     def _decided(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = inspect.signature(original)
+
         def decide(*args: Any, **named: Any) -> Any:
             leaves = original(*args, **named)
             watch = self._following
             if not leaves and watch.stops(watch.progress.step):
                 self._native.args.train_iters = watch.progress.step
                 self._native.args.do_valid = False
+                if not self._saving.ends_with(watch.progress.step):
+                    # Upstream takes it for saved; now that it is the last one, it may use more room, or fails.
+                    _save_again(parameters.bind(*args, **named).arguments)
             return leaves
 
         return decide
+
+
+def _save_again(given: Mapping[str, Any]) -> None:
+    names = inspect.signature(training.save_checkpoint_and_time).parameters
+    training.save_checkpoint_and_time(**{name: given[name] for name in names if name in given})
 
 
 def _decaying_all(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,24 @@ def full(rank: int) -> None:
         return write(transforms, number, bucket, *args, **kwargs)
 
     _replace(without_room)
+
+
+def diverging(rank: int) -> None:
+    """Lose the loss of step 3 while the files of step 2 are being written."""
+    from primus_hydra.backends.megatron import loop
+
+    write, measure, steps = _writer(), loop.mean_loss, itertools.count(1)
+
+    def slowly(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(_LONGEST_WAIT_S)
+        return write(*args, **kwargs)
+
+    def measured(*args: Any) -> tuple[float, int]:
+        loss, tokens = measure(*args)
+        return (float("nan") if next(steps) == 3 else loss), tokens
+
+    loop.mean_loss = measured
+    _replace(slowly)
 
 
 def _after_each_update(updated: threading.Condition) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from primus_hydra.run.checkpoints import find_checkpoint
 from primus_hydra.run.paths import RunPaths
+from tests.integration.ranked import sizes
 from tests.integration.ranked.driver import Result, Scenario
 from tests.integration.ranked.lab import Lab
 from tests.unit.backends.megatron.jobs import LATENT
@@ -103,7 +104,7 @@ def twice(lab: Lab) -> Twice:
     """Train in every layout, and once more from step 2."""
     found: Twice = {}
     for world_size, runs in ((1, ONE_RANK), (2, TWO_RANKS)):
-        straight = [job(lab, name, overrides) for name, overrides in runs.items()]
+        straight = [job(lab, name, overrides, before=sizes.BEFORE) for name, overrides in runs.items()]
         again = [job(lab, name, overrides, resume_from=2) for name, overrides in runs.items()]
         results = by_scenario(lab.train(world_size, *straight, *again))
         found |= {name: (results[number], results[number + len(runs)]) for number, name in enumerate(runs)}
@@ -129,6 +130,11 @@ def test_a_resumed_run_repeats_every_bit(name: str, twice: Twice) -> None:
     assert losses(again) == {step: losses(straight)[step] for step in (3, 4)}
     assert [rank.completed for rank in straight] == [[2, 4]] * len(straight)
     assert [rank.completed for rank in again] == [[4]] * len(again)
+
+
+@pytest.mark.parametrize("name", [*ONE_RANK, *TWO_RANKS])
+def test_the_size_of_a_save_is_known_before_it(name: str, lab: Lab, twice: Twice) -> None:
+    assert 0 <= sizes.taken_too_large(lab.root / name) < 0.1
 
 
 @pytest.mark.parametrize(("source", "target"), [case[:2] for case in RESHARDS])
@@ -217,19 +223,31 @@ def test_a_save_in_the_background_holds_its_step_though_training_goes_on(lab: La
 
 
 @pytest.mark.parametrize("mode", ["disabled", "async"])
-def test_a_disk_that_is_full_ends_the_run_and_leaves_the_checkpoint_before(lab: Lab, mode: str) -> None:
-    run = f"full {mode}"
+def test_a_disk_that_fills_up_costs_a_save_and_only_at_the_end_the_run(lab: Lab, mode: str) -> None:
     settings = {**SHARDED, "checkpoint.keep": 1, "checkpoint.async_mode": mode}
-    (ranks,) = by_scenario(lab.train(2, job(lab, run, settings, before="tests.integration.megatron.disks:full")))
-    for result in ranks:
+    before = "tests.integration.megatron.disks:full"
+    runs = {f"full {mode} {steps}": {**settings, "training.steps": steps} for steps in (4, 6)}
+    last, going_on = by_scenario(lab.train(2, *(job(lab, run, runs[run], before=before) for run in runs)))
+    for result in last:
         assert result.error is not None
         assert result.error.startswith(
             "HostError: step 4 could not be saved: rank 1: [Errno 28] No space left on device"
         )
         assert result.completed == [2]
-    choice = find_checkpoint(RunPaths(lab.root / run), "auto")
-    assert choice.step == 2
-    assert "did not finish" in choice.set_aside[0].reason
+    # What was written of step 4 does not keep the disk full.
+    assert lab.checkpoints(f"full {mode} 4") == ["step-2"]
+    assert [(result.error, result.completed) for result in going_on] == [(None, [2, 6])] * 2
+    assert find_checkpoint(RunPaths(lab.root / f"full {mode} 6"), "auto").step == 6
+
+
+def test_a_training_that_diverges_completes_the_save_on_its_way(lab: Lab) -> None:
+    settings = {**TP, "training.steps": 6, "checkpoint.every": 2, "checkpoint.async_mode": "async"}
+    before = "tests.integration.megatron.disks:diverging"
+    (ranks,) = by_scenario(lab.train(2, job(lab, "diverged", settings, before=before)))
+    for result in ranks:
+        assert "the loss of step 3 is nan: the training has diverged" in (result.error or "")
+        assert result.completed == [2]
+    assert find_checkpoint(RunPaths(lab.root / "diverged"), "auto").step == 2
 
 
 def test_the_newest_stay_and_some_for_good(lab: Lab) -> None:

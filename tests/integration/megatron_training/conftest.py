@@ -19,6 +19,8 @@ from tests.support import make_job
 from tests.unit.backends.megatron.jobs import V3
 
 STEPS = 8
+CROWDED = {"checkpoint.every": 2, "checkpoint.leave_free_gib": 1e9}
+"""No disk is as large as what a save must leave here; the last one need not leave it."""
 EXPERTS = {**V3, "training.steps": 4, "checkpoint.every": 2, "validation.every": 2}
 """A DeepSeek-V3, whose routers count tokens between the steps."""
 
@@ -100,6 +102,8 @@ def alone(lab: Lab) -> dict[str, Result]:
         "stopped": lambda: lab.scenario("stopped", quiet, stop_at=3),
         "stopped and resumed": lambda: lab.scenario("stopped", quiet, resume_from=3),
         "async": lambda: lab.scenario("async", {**quiet, **background, "checkpoint.keep_every": 4}),
+        "no room": lambda: lab.scenario("no room", {**quiet, **CROWDED, "training.steps": 6}),
+        "no room at the stop": lambda: lab.scenario("no room at the stop", {**quiet, **CROWDED}, stop_at=4),
         "broken": lambda: lab.scenario("broken", quiet, fail_at=2),
         "refused": lambda: lab.scenario("refused", {"backend.config": {"overlap_param_gather": True}}),
         "unknown": lambda: lab.scenario("unknown", {"backend.config": {"norm_epsilon": 1e-6}}),

@@ -26,7 +26,7 @@ from primus_hydra.config.layout import layout_of
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.patching import PatchContext, Phase, load_patches, run_patches
-from primus_hydra.run.manifest import MANIFEST
+from primus_hydra.run.manifest import write_manifest
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.runtime.contracts import BackendAdapter, RankContext, StepMetrics
 from tests.integration.megatron_training.symptoms import observe, taking_override, told
@@ -85,7 +85,7 @@ class _Watch:
         assert (folder / ".metadata").is_file(), "a checkpoint is called complete before it is"
         self._result.completed.append(step)
         if self._rank == 0:
-            (folder / MANIFEST).write_text("{}", encoding="utf-8")
+            write_manifest(folder, step)
 
 
 def run_scenario(scenario: Scenario, rank: int) -> Result:

@@ -57,6 +57,13 @@ def test_saves_in_the_background_count_and_old_ones_go(lab: Lab, alone: dict[str
     assert lab.checkpoints("async") == {"step-4", "step-8"}
 
 
+def test_without_room_a_save_is_skipped_but_not_the_last_one(lab: Lab, alone: dict[str, Result]) -> None:
+    # Of the first one the size is not known.
+    assert (alone["no room"].error, alone["no room"].completed) == (None, [2, 6])
+    stopped = alone["no room at the stop"]
+    assert (stopped.error, stopped.last_step, stopped.completed) == (None, 4, [2, 4])
+
+
 def test_a_failure_passes_through_and_leaves_nothing_behind(alone: dict[str, Result]) -> None:
     assert alone["broken"].error == "RuntimeError: the rank breaks"
     # The trainings after it ran in the same process.

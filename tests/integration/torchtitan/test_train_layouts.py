@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.ranked import sizes
 from tests.integration.ranked.driver import Result
 from tests.integration.ranked.lab import STEPS, Lab, losses_of
 
@@ -46,11 +47,13 @@ def test_two_ranks_agree_with_one_from_the_same_weights(
         "init_from": str(lab.root / "seed" / "checkpoints" / "step-0"),
         "validation.every": COMPARED,
     }
-    results = lab.train(2, lab.scenario(name, settings, stop_at=COMPARED))
+    results = lab.train(2, lab.scenario(name, settings, stop_at=COMPARED, before=sizes.BEFORE))
     losses = losses_of(results, reporter=reporter)
     assert sorted(losses) == list(range(1, COMPARED + 1))
     assert_agrees(losses, alone["straight"].losses, range(1, COMPARED + 1))
     assert results[reporter][0].metrics[-1]["validation_loss"] is not None
+    # Whether there is room on the disk is judged by it.
+    assert 0 <= sizes.taken_too_large(lab.root / name) < 0.12
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from primus_hydra.run.checkpoints import checkpoint_steps
 from primus_hydra.run.manifest import write_manifest
 from primus_hydra.run.paths import RunPaths
-from primus_hydra.run.retention import finished_steps, retire, superfluous, sweep_retired
+from primus_hydra.run.retention import finished_steps, most_more, retire, spare, superfluous, sweep_retired
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,40 @@ def test_a_deletion_that_was_cut_short_is_finished_by_the_next_attempt(tmp_path:
     assert retired is not None
     assert not retired.exists()
     assert [path.name for path in paths.checkpoints.iterdir()] == ["step-10"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "keep", "keep_every", "found"),
+    [
+        ([10, 20, 30], 3, None, [10]),
+        ([10, 20, 30], 2, None, [10, 20]),
+        # The newest stays until the coming one is complete, also where only one is kept.
+        ([10, 20, 30], 1, None, [10, 20]),
+        ([10], 1, None, []),
+        ([], 1, None, []),
+        ([10, 20, 30], 0, None, []),
+        ([10, 20, 30], 2, 10, []),
+    ],
+)
+def test_what_may_go_before_a_save_is_what_would_go_after_it_but_never_the_newest(
+    steps: list[int], keep: int, keep_every: int | None, found: list[int]
+) -> None:
+    assert spare(steps, 40, keep=keep, keep_every=keep_every) == found
+
+
+@pytest.mark.parametrize(
+    ("steps", "coming", "keep", "keep_every", "more"),
+    [
+        ([], [10, 20, 30, 40, 50], 3, None, 4),  # three are kept while a fourth is written
+        ([], [10, 20], 3, None, 2),
+        ([10, 20, 30], [40, 50], 3, None, 1),
+        ([], [10, 20, 30, 40, 50], 0, None, 5),
+        ([], [10, 20, 30, 40, 50], 1, 20, 3),  # 20 stays for good, 40 is the newest, 50 is written
+        ([10, 20, 30, 40], [50, 60], 1, None, 1),  # even where many go, the first save comes before that
+        ([10], [], 3, None, 0),
+    ],
+)
+def test_most_checkpoints_are_there_while_the_last_is_written(
+    steps: list[int], coming: list[int], keep: int, keep_every: int | None, more: int
+) -> None:
+    assert most_more(steps, coming, keep=keep, keep_every=keep_every) == more

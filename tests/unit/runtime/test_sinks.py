@@ -1,5 +1,7 @@
 """Metrics reach their file, and a bad tracker never stops a run."""
 
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -62,6 +64,30 @@ def test_a_failing_tracker_is_reported_once_and_the_others_go_on(tmp_path, repor
 def test_a_full_disk_under_metrics_is_an_error_of_the_host():
     with pytest.raises(HostError, match="No space left"):
         FileSink(Path("/dev/full"), 1, 0).log(metrics(1))
+
+
+def test_a_disk_that_fills_up_costs_rows_and_not_the_run(tmp_path, monkeypatch, caplog):
+    path, write, full = tmp_path / "metrics.jsonl", os.write, set()
+
+    def written(descriptor, content):
+        if not full:
+            return write(descriptor, content)
+        if len(content) < 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, content[:-19])  # a part of the row still fits
+
+    monkeypatch.setattr(os, "write", written)
+    sink = FileSink(path, 1, 0)
+    for step in (1, 2, 3, 4):
+        full.clear() if step in (1, 4) else full.add(step)
+        sink.log(metrics(step))
+    sink.close()
+    assert [row["step"] for row in read_metrics(path)] == [1, 4]
+    assert len(path.read_text().splitlines()) == 2
+    assert [record.message for record in caplog.records] == [
+        "the disk is full: metrics of step 2 and later are lost until there is room",
+        "metrics are written again, from step 4; 2 rows are lost",
+    ]
 
 
 def test_a_tracker_in_the_background_gets_every_step_before_it_closes():

@@ -29,6 +29,9 @@ NOT_FOR_THE_BACKEND = {
     "task": "is what the command does",
     "backend.": "names this backend; its config lies over everything (tested below)",
     "launch.": "is the launcher's",
+    "network.": "is exported by the launcher",
+    "determinism.": "is exported by the launcher",
+    "hooks.": "is run by the launcher",
     "run.": "is the launcher's",
     "tracker.": "is the metrics sink's",
     "patches.": "is the patch runner's",
@@ -48,7 +51,7 @@ NOT_FOR_THE_BACKEND = {
     "data.text_key": "is the data package's",
     "data.split": "is the data package's",
     "data.path": "is the data package's",
-    "launch.stop_grace_s": "is the launcher's",
+    "checkpoint.leave_free_gib": "is the runtime's, which judges the disk for the checkpointer",
 }
 """Keys, or the beginnings of keys, that end before the backend begins."""
 READ_BY_THE_TRAINER = {
@@ -58,7 +61,6 @@ READ_BY_THE_TRAINER = {
     "checkpoint.keep": "the checkpointer",
     "checkpoint.keep_every": "the checkpointer",
     "checkpoint.async_mode": "the checkpointer",
-    "checkpoint.leave_free_gib": "the checkpointer",
     "checkpoint.export_hf": "the trainer",
     "checkpoint.export_dtype": "the trainer",
     "init_from": "the trainer",

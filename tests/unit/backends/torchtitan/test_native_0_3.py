@@ -24,6 +24,9 @@ NOT_FOR_THE_BACKEND = (
     "task",
     "backend.",
     "launch.",
+    "network.",
+    "determinism.",
+    "hooks.",
     "run.",
     "tracker.",
     "patches.",
@@ -34,7 +37,7 @@ NOT_FOR_THE_BACKEND = (
     # The models have tests of their own.
     "model.",
 )
-CARRIED_OUT_BY_THE_TRAINER = {"checkpoint.export_hf"}
+CARRIED_OUT_BY_THE_TRAINER = {"checkpoint.export_hf", "checkpoint.leave_free_gib"}
 TESTED_BELOW = {"init_from", "precision.reduce", "precision.fp8", "precision.fp8_exclude", "precision.fp8_emulate"}
 COMPANIONS: dict[str, dict[str, Any]] = {
     "recompute.memory_budget": {"recompute.mode": "memory_budget", "compile.enable": True},
