@@ -1,8 +1,9 @@
 """The lock that keeps two live attempts out of one run.
 
 `flock` is used where the file system has it: the kernel frees it when the holder dies, however it dies. Elsewhere an
-exclusively created claim file stands in; a claim left by a dead process of this host is taken over, one left on another
-host has to be removed by hand, because nothing here can tell whether that process lives.
+exclusively created claim file stands in; a claim left by a dead process of this host is taken over, and one left by an
+earlier start of the same job of a scheduler, which starts a job again only after its end. One left on another host has
+to be removed by hand otherwise, because nothing here can tell whether that process lives.
 """
 
 from __future__ import annotations
@@ -30,18 +31,23 @@ from primus_hydra.run.atomic import read_json
 from primus_hydra.run.process import start_mark
 
 Life = Literal["free", "alive", "dead", "unknown"]
+_AGAIN_S = 0.5
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
 
 
 @dataclass(frozen=True, kw_only=True)
 class LockHolder:
-    """Who holds the lock; `since` is seconds since the epoch, `mark` tells the process from others of its number."""
+    """Who holds the lock; `since` is seconds since the epoch, `mark` tells the process from others of its number.
+
+    `job` is a scheduler's number of the job, with how often it was started again: `71.0`.
+    """
 
     host: str
     pid: int
     since: float
     command: str
     mark: str | None = None
+    job: str | None = None
 
     def __str__(self) -> str:
         since = datetime.fromtimestamp(self.since).isoformat(sep=" ", timespec="seconds")
@@ -49,10 +55,17 @@ class LockHolder:
 
 
 class RunLock:
-    """Context manager around one attempt; entering raises UserError that names the holder of a busy lock."""
+    """Context manager around one attempt; entering raises UserError that names the holder of a busy lock.
 
-    def __init__(self, path: Path, command: Sequence[str] | None = None) -> None:
+    `wait_s` is how long a busy lock may stay so: a file system needs its time to see that another machine has died.
+    """
+
+    def __init__(
+        self, path: Path, command: Sequence[str] | None = None, *, wait_s: float = 0.0, job: str | None = None
+    ) -> None:
         self._path = path
+        self._wait_s = wait_s
+        self._job = job
         self._claim = path.with_name(path.name + ".claim")
         self._command = shlex.join(sys.argv if command is None else command)
         self._descriptor: int | None = None
@@ -83,10 +96,12 @@ class RunLock:
         self._close()
 
     def _acquire(self, descriptor: int) -> None:
+        end = time.monotonic() + self._wait_s
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _busy(self._path, read_holder(self._path)) from None
+            while not _locked(descriptor):
+                if time.monotonic() >= end:
+                    raise _busy(self._path, read_holder(self._path))
+                time.sleep(_AGAIN_S)
         except OSError as error:
             if error.errno not in _NO_FLOCK:
                 raise
@@ -99,7 +114,7 @@ class RunLock:
                 claim = os.open(self._claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             except FileExistsError:
                 holder = read_holder(self._claim)
-                if holder is None or life_of(holder) != "dead":
+                if holder is None or not (life_of(holder) == "dead" or self._is_our_past(holder)):
                     raise _busy(self._claim, holder, by_hand=True) from None
                 self._claim.unlink(missing_ok=True)
             else:
@@ -109,10 +124,21 @@ class RunLock:
                 return
         raise _busy(self._claim, read_holder(self._claim), by_hand=True)
 
+    def _is_our_past(self, holder: LockHolder) -> bool:
+        """Whether the holder belongs to an earlier start of the job that this process belongs to."""
+        if self._job is None or holder.job is None or holder.job == self._job:
+            return False
+        return holder.job.rpartition(".")[0] == self._job.rpartition(".")[0]
+
     def _me(self) -> LockHolder:
         pid = os.getpid()
         return LockHolder(
-            host=socket.gethostname(), pid=pid, since=time.time(), command=self._command, mark=start_mark(pid)
+            host=socket.gethostname(),
+            pid=pid,
+            since=time.time(),
+            command=self._command,
+            mark=start_mark(pid),
+            job=self._job,
         )
 
     def _close(self) -> None:
@@ -165,8 +191,24 @@ def _holder_of(data: Mapping[str, object]) -> LockHolder:
     datetime.fromtimestamp(since)  # refuses what is no moment
     if pid <= 0:
         raise ValueError(f"not a process: {pid}")  # such numbers mean groups of processes to the kernel
-    command, host = str(data["command"]), str(data["host"])
-    return LockHolder(host=host, pid=pid, since=since, command=command, mark=None if mark is None else str(mark))
+    command, host, job = str(data["command"]), str(data["host"]), data.get("job")
+    return LockHolder(
+        host=host,
+        pid=pid,
+        since=since,
+        command=command,
+        mark=None if mark is None else str(mark),
+        job=None if job is None else str(job),
+    )
+
+
+def _locked(descriptor: int) -> bool:
+    """Take the lock if it is free; raises OSError where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _write(descriptor: int, holder: LockHolder) -> None:

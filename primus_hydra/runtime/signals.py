@@ -38,7 +38,23 @@ class StopRequest:
         self.signal = self.signal or number
 
 
+def outlive_stops() -> None:
+    """Let this process live on when a stop is asked for: a scheduler signals every process of a step, not only ranks.
+
+    Processes that it starts or forks take the default again, or their own.
+    """
+    for number in STOP_SIGNALS:
+        # Not SIG_IGN, which they would inherit.
+        signal.signal(number, lambda *_: None)
+
+
 def _restore(signals: Iterable[signal.Signals]) -> None:
-    """Give a forked helper (a data loader's worker) the default handlers, or it could not be ended."""
+    """Give a forked helper (a data loader's worker) the default handlers, or it could not be ended.
+
+    But for SIGUSR2, by which nobody ends one: a scheduler sends it to all, and the rank still needs its helpers.
+    """
     for number in signals:
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        if number == signal.SIGINT:
+            signal.signal(number, signal.default_int_handler)
+        else:
+            signal.signal(number, signal.SIG_IGN if number == signal.SIGUSR2 else signal.SIG_DFL)

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -102,3 +103,20 @@ def test_without_flock_a_claim_of_another_host_stays_and_the_way_out_is_named(tm
     with pytest.raises(UserError, match=r"remove .*lock\.claim"), RunLock(tmp_path / "lock"):
         pass
     assert (tmp_path / "lock.claim").exists()
+
+
+@pytest.mark.usefixtures("no_flock")
+def test_without_flock_a_job_that_was_started_again_takes_over_its_own_claim(tmp_path):
+    path = tmp_path / "lock"
+    claim(path, host="elsewhere", job="71.0")
+    for other in ("71.0", "72.1", None):
+        with pytest.raises(UserError), RunLock(path, job=other):
+            pass
+    with RunLock(path, job="71.1"):
+        assert read_holder(tmp_path / "lock.claim").job == "71.1"
+
+
+def test_a_busy_lock_is_waited_for_where_that_is_asked_for(tmp_path, holder):
+    threading.Timer(0.7, holder.kill).start()
+    with RunLock(tmp_path / "run" / "lock", wait_s=30.0):
+        assert read_holder(tmp_path / "run" / "lock").pid == os.getpid()
