@@ -13,6 +13,8 @@ SET_UP = re.compile(
     r"\./bootstrap && \.venv/bin/python -m primus_hydra|\./bootstrap dev && \.venv/bin/python -m pytest.*"
 )
 """The two commands that `.ci/run` takes out of the README and runs word for word."""
+DRILL = re.compile(r"python -m tests\.drills\b.*")
+"""Commands of the drills, which are not of the product: a test of their own knows them."""
 ELIDED = "..."
 _BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _PROGRAMS = ("primus_hydra", "primus-hydra")
@@ -52,9 +54,20 @@ def documented() -> list[Documented]:
             if kind == "text":
                 found[-1] = Documented(found[-1].page, found[-1].command, body)
             else:
-                lines = [line for line in body.splitlines() if line.strip() and not SET_UP.fullmatch(line)]
+                lines = [line for line in body.splitlines() if line.strip() and not _is_elsewhere(line)]
                 found += [Documented(page.relative_to(ROOT).as_posix(), line) for line in lines]
     return found
+
+
+def drills() -> list[list[str]]:
+    """Return the arguments of each command of the drills that a page shows."""
+    blocks = (_BLOCK.findall(page.read_text(encoding="utf-8")) for page in PAGES)
+    lines = (line for found in blocks for kind, body in found if kind == "sh" for line in body.splitlines())
+    return [shlex.split(line, comments=True)[3:] for line in lines if DRILL.fullmatch(line)]
+
+
+def _is_elsewhere(line: str) -> bool:
+    return bool(SET_UP.fullmatch(line) or DRILL.fullmatch(line))
 
 
 def same_everywhere(text: str, here: Path) -> list[str]:
