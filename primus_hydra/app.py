@@ -28,6 +28,7 @@ from primus_hydra.answers import PROGRAM, quick_answer
 from primus_hydra.config.compose import Request, compose, spell_for_hydra
 from primus_hydra.config.composed import Composed
 from primus_hydra.config.keys import all_keys
+from primus_hydra.config.launchers import LAUNCHER_GROUP
 from primus_hydra.config.loader import register_schema
 from primus_hydra.config.points import compose_points
 from primus_hydra.config.provenance import Source, placed
@@ -194,7 +195,9 @@ def _hand_to_hydra(argv: Sequence[str], flags: argparse.Namespace, request: Requ
 
 
 def _task_overrides() -> list[str]:
-    return [str(override) for override in HydraConfig.get().overrides.task]
+    """Return the overrides of one point, with the launcher: Hydra counts it among its own."""
+    launcher = HydraConfig.get().runtime.choices[LAUNCHER_GROUP]
+    return [*(str(override) for override in HydraConfig.get().overrides.task), f"{LAUNCHER_GROUP}={launcher}"]
 
 
 def _hydra_argv(argv: Sequence[str], request: Request) -> list[str]:

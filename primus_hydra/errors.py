@@ -39,6 +39,8 @@ class PrimusError(Exception):
     """An error that a person outside this project can mend; it is shown without a traceback."""
 
     exit_code: ExitCode = ExitCode.BUG
+    headline: str = "this cannot be done"
+    """What all problems of this kind have in common, in a few words."""
 
     def __init__(self, *problems: Problem | str) -> None:
         self.problems: tuple[Problem, ...] = tuple(
@@ -51,12 +53,20 @@ class UserError(PrimusError):
     """The user's configuration or input is wrong (exit 2)."""
 
     exit_code = ExitCode.USER
+    headline = "the configuration cannot be used"
+
+
+class CheckFailed(UserError):
+    """What the user asked the command to check does not hold; nothing is wrong with the question (exit 2)."""
+
+    headline = "the check failed"
 
 
 class HostError(PrimusError):
     """The machine lacks something (exit 3)."""
 
     exit_code = ExitCode.HOST
+    headline = "this machine cannot do that"
 
 
 def raise_all(problems: Sequence[Problem]) -> None:

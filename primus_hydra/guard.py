@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Callable
 
 from primus_hydra.errors import ExitCode, PrimusError
+from primus_hydra.ui.screen import settle, silence
 
 
 def guarded(run: Callable[[], int]) -> int:
-    """Run and return the exit code; an error that a person can mend is shown without a traceback, a bug with it."""
+    """Run and return the exit code; an error that a person can mend is shown without a traceback, a bug with it.
+
+    Output that cannot be written any more, as its reader went away, does not change the code.
+    """
+    try:
+        return _guarded(run)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            settle(stream)
+
+
+def _guarded(run: Callable[[], int]) -> int:
     try:
         return run()
     except PrimusError as error:
@@ -21,8 +32,8 @@ def guarded(run: Callable[[], int]) -> int:
         return int(error.exit_code)
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # of a task that only prints: its reader has seen enough
+        silence(sys.stdout)
         return int(ExitCode.DONE)
     except Exception:
         from primus_hydra.ui.errors import show_bug

@@ -29,6 +29,8 @@ def anchor_paths(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             if key == "data.path" and node.get("kind") == "megatron":
                 anchor = _anchored_blend
             node[name] = anchor(node[name], folder)
+    if isinstance(anchored.get("hooks"), Mapping):
+        anchored["hooks"] = {phase: _anchored_hooks(entries, folder) for phase, entries in anchored["hooks"].items()}
     return anchored
 
 
@@ -43,6 +45,17 @@ def _anchored_blend(value: Any, folder: Path) -> Any:
     if not isinstance(value, list):
         return _anchored(value, folder)
     return [item if is_weight(item) else _anchored(item, folder) for item in value]
+
+
+def _anchored_hooks(value: Any, folder: Path) -> Any:
+    if not isinstance(value, list):
+        return value
+    return [
+        {**entry, "script": _anchored(entry["script"], folder)}
+        if isinstance(entry, Mapping) and isinstance(entry.get("script"), str)
+        else entry
+        for entry in value
+    ]
 
 
 def _anchored_weights(value: Any, folder: Path) -> Any:

@@ -53,7 +53,12 @@ def build_job(tree: Mapping[str, Any]) -> tuple[JobConfig | None, list[Problem]]
 
 def load_job(path: Path) -> JobConfig:
     """Read a resolved configuration as a rank does; raises UserError if the file is not one."""
-    tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_ExactLoader)
+    return parse_job(path.read_text(encoding="utf-8"))
+
+
+def parse_job(text: str) -> JobConfig:
+    """Read what `dump_job` wrote; raises UserError, or YAML's own error, for anything else."""
+    tree = yaml.load(text, Loader=_ExactLoader)
     job, problems = build_job(tree if isinstance(tree, dict) else {})
     if job is None:
         raise UserError(*problems)

@@ -17,12 +17,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from primus_hydra.config.anchors import anchor_paths
 from primus_hydra.config.build import build_job
-from primus_hydra.config.composed import Composed
+from primus_hydra.config.composed import Composed, Launcher
 from primus_hydra.config.detected import expand_auto
 from primus_hydra.config.experiment_file import take_experiment_file
 from primus_hydra.config.groups import Groups
 from primus_hydra.config.hydra_errors import Translator, circle_problem
 from primus_hydra.config.keys import facts_of
+from primus_hydra.config.launchers import LAUNCHER_GROUP, launcher_of
 from primus_hydra.config.loader import new_loader
 from primus_hydra.config.overrides import Override, read_overrides
 from primus_hydra.config.provenance import Source, placed, trace
@@ -67,6 +68,7 @@ class _Composition:
         self.overrides: list[Override] = []
         self.notes: tuple[str, ...] = ()
         self.detected: tuple[str, ...] = ()
+        self.on_this_platform = False
 
     def spelled(self) -> list[str]:
         overrides = self._read()
@@ -91,6 +93,7 @@ class _Composition:
         tree = anchor_paths(tree, Path.cwd())
         job, invalid = build_job(tree)
         sources = self._sources(tree, overrides)
+        launcher = self._launcher(config)
         self.problems += self._judged([*unresolved, *_new(invalid, unresolved)], sources)
         if job is None or self.problems:
             raise UserError(*self.problems)
@@ -102,13 +105,22 @@ class _Composition:
             swept=tuple(self.request.swept),
             provenance=dict(sources),
             notes=self.notes,
+            launcher=launcher,
+            platform_detected=self.on_this_platform,
         )
+
+    def _launcher(self, config: DictConfig) -> Launcher:
+        chosen = launcher_of(config.hydra.runtime.choices.get(LAUNCHER_GROUP))
+        if isinstance(chosen, Problem):
+            self.problems.append(chosen)
+            return "basic"
+        return chosen
 
     def _load(self, overrides: list[str]) -> DictConfig:
         name = self.request.config_name
         try:
             expanded = expand_auto(self.loader, name, overrides)
-            self.notes, self.detected = expanded.notes, expanded.keys
+            self.notes, self.detected, self.on_this_platform = expanded.notes, expanded.keys, expanded.detected
             return self.loader.load(name, expanded.overrides)
         except RecursionError:
             raise UserError(*self.problems, *self._broken(), circle_problem(self.loader.book)) from None

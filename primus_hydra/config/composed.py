@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from primus_hydra.config.schema import JobConfig
+
+Launcher = Literal["basic", "submitit"]
+"""Where a job starts: here, or on the nodes that Slurm gives it. No part of the run's identity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +18,8 @@ class Composed:
 
     `tree` is the plain data behind `job`, `choices` names the option taken in each group, `overrides` are as typed,
     `swept` those among them that a sweep varies, and `provenance` tells for each leaf (dotted) where its value came
-    from; it may be empty. `notes` say what was found out about the machine.
+    from; it may be empty. `notes` say what was found out about the machine. `launcher` says where the job starts: from
+    this process, or through a scheduler; `platform_detected`: the platform is what this machine was found to be.
     """
 
     job: JobConfig
@@ -25,3 +29,5 @@ class Composed:
     swept: Sequence[str] = ()
     provenance: Mapping[str, object] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    launcher: Launcher = "basic"
+    platform_detected: bool = False

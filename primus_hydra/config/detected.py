@@ -14,11 +14,15 @@ AUTO = "auto"
 
 @dataclass(frozen=True, kw_only=True)
 class Expanded:
-    """The overrides with `auto` replaced, the keys that the machine set, and what is worth telling of it."""
+    """The overrides with `auto` replaced, the keys that the machine set, and what is worth telling of it.
+
+    `detected`: the platform is that of this machine.
+    """
 
     overrides: list[str]
     keys: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    detected: bool = False
 
 
 def expand_auto(loader: RecordingLoader, config_name: str, overrides: list[str]) -> Expanded:
@@ -36,6 +40,7 @@ def expand_auto(loader: RecordingLoader, config_name: str, overrides: list[str])
         overrides=[*found, *(text for text in overrides if text != f"platform={AUTO}")],
         keys=tuple(text.partition("=")[0] for text in found[1:]),
         notes=_notes(detection),
+        detected=True,
     )
 
 

@@ -76,12 +76,26 @@ def read_config_file(file: Path) -> ConfigText:
 
 
 def read_by_type(root: yaml.MappingNode, package: str) -> None:
-    """Mark each plain scalar of a text key, and every name of a key, as text; other scalars keep YAML's reading."""
+    """Mark each plain scalar of a text key, names of keys and choices as text; other scalars keep YAML's reading."""
     kind = key_type("" if package == "_global_" else package)
     for key, value in root.value:
-        if key.value not in ("defaults", "hydra"):
+        if key.value == "defaults":
+            _retag_choices(value)
+        elif key.value != "hydra":
             _retag(value, member_of(kind, str(key.value)))
             key.tag = key.tag if key.value == "<<" else _TEXT
+
+
+def _retag_choices(node: yaml.Node) -> None:
+    """Mark what a defaults list names as text, also where YAML sees something else: `determinism: off`."""
+    if isinstance(node, yaml.MappingNode):
+        for _, value in node.value:
+            _retag_choices(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _retag_choices(item)
+    elif isinstance(node, yaml.ScalarNode) and node.tag != _NULL:
+        node.tag = _TEXT
 
 
 def _text_of(file: Path, findings: _Findings) -> str:

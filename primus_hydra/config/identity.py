@@ -16,7 +16,11 @@ from primus_hydra.config.resolve import flatten
 from primus_hydra.config.schema import JobConfig
 
 NOT_DETERMINING = frozenset(
-    {"launch", "platform", "tracker", "task", "env", "resume", "run", "metrics", "profiler", "checkpoint"}
+    {
+        *("launch", "network", "platform", "hooks", "env"),
+        *("tracker", "metrics", "profiler", "checkpoint"),
+        *("task", "resume", "run"),
+    }
 )
 _MISSING = object()
 

@@ -43,6 +43,13 @@ def load_target(path: str, expected: type[T], *, key: str = TARGET) -> type[T]:
     return cast(type[T], _checked_class(found, expected, path, key))
 
 
+def target_problems(config: Mapping[str, Any], key: str) -> list[Problem]:
+    """Judge every `_target_` of a tree by its name, and how it is written; imports nothing. `key` is the tree's."""
+    allowed = installed_allow_list()
+    nodes = _target_nodes(_plain(config), key)
+    return [problem for path, node in nodes for problem in _node_problems(node, path, allowed)]
+
+
 @overload
 def safe_instantiate(config: Any, *args: Any, _expected_: type[T], **kwargs: Any) -> T: ...
 

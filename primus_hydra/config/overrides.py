@@ -18,6 +18,7 @@ from primus_hydra.config.files import MISSING_MARK
 from primus_hydra.config.grammar import GrammarError, of_text, parse
 from primus_hydra.config.groups import Groups
 from primus_hydra.config.keys import KeyFacts, all_keys, facts_of
+from primus_hydra.config.launchers import LAUNCHER_GROUP, launcher_problem
 from primus_hydra.config.quoting import spell_list, spell_text
 from primus_hydra.config.suggest import key_hint, nearest
 from primus_hydra.errors import Problem
@@ -100,6 +101,8 @@ def _is_interpolation(value: str) -> bool:
 
 def _spell(sign: str, key: str, value: str | None, groups: Groups, multirun: bool) -> str | Problem:
     """Return the override as Hydra should read it, or what is wrong with its key or option."""
+    if key == LAUNCHER_GROUP and (problem := launcher_problem(value)):
+        return problem
     if key.startswith(("hydra.", "hydra/")):
         return f"{sign}{key}" + ("" if value is None else f"={value}")
     facts = facts_of(key)

@@ -1,31 +1,35 @@
 """The environment of a rank: every variable that the launcher sets, with its value and the reason.
 
-Who wins, weakest first: our defaults, the backend, the platform, what the caller's shell already exports, the job's
-`env`. What the run contract says (`PRIMUS_*`, the rank numbers) is not open to any of them: a job that sets such a
-name is refused.
+Who wins, weakest first: our defaults, the backend, the platform, the network that was found, what the caller's shell
+already exports, what was asked for by name (threads, determinism, a network), hooks, the job's `env`. What the run
+contract says (`PRIMUS_*`, the rank numbers) is not open to any of them: a job that sets such a name is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.errors import Problem
-
-RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Names by which torchrun tells a rank who it is."""
-
-_CONTRACT = ("PRIMUS_RUN_DIR", "PRIMUS_ATTEMPT", "PRIMUS_RESUME", "PRIMUS_STOP_GRACE_S", "PRIMUS_PARENT_PID")
+from primus_hydra.hooks.values import HookValues
+from primus_hydra.runtime.reserved import EXTRA_VARIABLE, is_reserved
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvVariable:
-    """One variable of a rank and why it has this value."""
+    """One variable of a rank and why it has this value.
+
+    `over_shell`: it wins over what the caller's shell exports, as somebody asked for it by name. `own`: it holds on
+    this node only, and other nodes of the job find their own.
+    """
 
     name: str
     value: str
     reason: str
+    over_shell: bool = False
+    own: bool = False
 
 
 def environment_problems(job: JobConfig) -> list[Problem]:
@@ -33,7 +37,7 @@ def environment_problems(job: JobConfig) -> list[Problem]:
     return [
         Problem(key=f"env.{name}", what="this variable is set by the launcher", hint=f"remove env.{name}")
         for name in job.env
-        if name in RANK_VARIABLES or name in _CONTRACT
+        if is_reserved(name)
     ]
 
 
@@ -48,22 +52,54 @@ def rank_environment(
     bound_cores: int | None = None,
     backend_env: Mapping[str, str],
     inherited: Mapping[str, str],
+    asked: Sequence[EnvVariable] = (),
+    hooks: Sequence[EnvVariable] = (),
 ) -> list[EnvVariable]:
     """Return the variables that all ranks share, each once, sorted by name; what only one rank has is not among them.
 
     `cores` are those that this node may use, `bound_cores` those that ranks are bound to (of the rank with the fewest),
-    `inherited` is the caller's environment.
+    `inherited` is the caller's environment, `asked` what the network and determinism want, `hooks` what hooks set.
     """
     threads = _threads(ranks_on_node, cores, bound_cores)
-    chosen = {variable.name: variable for variable in _defaults(single_node, threads)}
+    chosen = _named(_defaults(single_node, threads))
     chosen |= _layer(backend_env, f"wanted by the {job.backend.name} backend")
     chosen |= _layer(job.platform.env, f"platform {job.platform.name}")
+    chosen |= _named(variable for variable in asked if not variable.over_shell)
     chosen |= _layer({name: inherited[name] for name in chosen if name in inherited}, "already exported by the caller")
     if job.launch.threads_per_rank is not None:
         chosen |= _layer({"OMP_NUM_THREADS": str(job.launch.threads_per_rank)}, "launch.threads_per_rank")
+    chosen |= _named(variable for variable in asked if variable.over_shell)
+    chosen |= _named(hooks)
     chosen |= _layer(job.env, "env of the job")
-    chosen |= {variable.name: variable for variable in _contract(job, run_dir, attempt)}
+    chosen |= _named(_contract(job, run_dir, attempt))
     return sorted(chosen.values(), key=lambda variable: variable.name)
+
+
+def hook_variables(values: HookValues, *, own: bool = False) -> list[EnvVariable]:
+    """Return what hooks want of the ranks' environment; `own`: of those on this node only."""
+    found = [
+        EnvVariable(name=variable.name, value=variable.value, reason=f"hook {variable.hook}", own=own)
+        for variable in values.variables
+    ]
+    if values.extra:
+        text = json.dumps(values.extra, ensure_ascii=False)
+        found.append(EnvVariable(name=EXTRA_VARIABLE, value=text, reason="extra values of hooks", own=own))
+    return found
+
+
+def own_environment(
+    own: Iterable[EnvVariable], *, shared: Mapping[str, str], inherited: Mapping[str, str]
+) -> list[EnvVariable]:
+    """Return what a node adds to the environment that the first node decided for all (`shared`), which wins."""
+    return [
+        variable
+        for variable in own
+        if variable.name not in shared and (variable.over_shell or variable.name not in inherited)
+    ]
+
+
+def _named(variables: Iterable[EnvVariable]) -> dict[str, EnvVariable]:
+    return {variable.name: variable for variable in variables}
 
 
 def _layer(values: Mapping[str, str], reason: str) -> dict[str, EnvVariable]:

@@ -16,7 +16,8 @@ from primus_hydra.runtime.pulse import Beat
 
 _WAITING = re.compile(
     r"all_reduce|all_gather|reduce_scatter|all_to_all|broadcast|barrier|\bwait\b|\brecv\b|\bsend\b|"
-    r"batch_isend_irecv|monitored_barrier|synchronize|init_process_group|rendezvous",
+    r"batch_isend_irecv|monitored_barrier|synchronize|init_process_group|rendezvous|"
+    r"distributed_c10d\.py|_functional_collectives\.py",
 )
 
 
@@ -66,8 +67,11 @@ def late_ranks(beats: Mapping[int, Beat], timeouts: TimeoutsConfig, *, now_s: fl
 
 
 def find_stuck(beats: Mapping[int, Beat], stacks: Mapping[int, str]) -> tuple[int, ...]:
-    """Return the ranks that the others wait for: not in a collective, else the furthest behind, else all."""
-    busy = tuple(rank for rank in sorted(beats) if rank in stacks and not waits(stacks[rank]))
+    """Return the ranks that the others wait for: not in a collective, else the furthest behind, else all.
+
+    A rank that cannot even write its stack (stopped, or deep in a call that nothing interrupts) waits for nobody.
+    """
+    busy = tuple(rank for rank in sorted(beats) if rank not in stacks or not waits(stacks[rank]))
     if busy and len(busy) < len(beats):
         return busy
     behind = min(beat.step for beat in beats.values())

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+from primus_hydra.errors import ExitCode
+from primus_hydra.launch.containment import ContainedProcess, as_process_code
 from primus_hydra.launch.plan import LaunchPlan
 from primus_hydra.launch.supervision import Supervisor, clear_pulses
 from primus_hydra.launch.verdict import Ended, Evidence, LaunchResult, judge
@@ -58,19 +60,25 @@ class NoView:
         """Do nothing."""
 
 
-def launch(plan: LaunchPlan, view: View | None = None, published: Callable[[Path], None] | None = None) -> LaunchResult:
-    """Run the attempt to its end.
+def launch(
+    plan: LaunchPlan,
+    view: View | None = None,
+    published: Callable[[Path], None] | None = None,
+    elsewhere: Callable[[], str | None] | None = None,
+) -> LaunchResult:
+    """Run the attempt to its end, or this node's part of it.
 
-    The resolved configuration must be in the run directory. `published` is told the path of the attempt's spec before
-    the ranks start (the other ranks of an outer launch wait for it). An error of the view, or any other, ends the ranks
-    before it passes on.
+    The resolved configuration must be in the run directory, and on all nodes but the first the spec. `published` is
+    told the path of the attempt's spec before the ranks start (other ranks and nodes wait for it); `elsewhere` says
+    why the ranks here should end because of other nodes. An error of the view, or any other, ends the ranks before it
+    passes on.
     """
     _prepare(plan)
-    spec_path = plan.spec.write()
+    spec_path = plan.spec.write() if plan.node == 0 else plan.spec.attempt_paths.spec
     if published is not None:
         published(spec_path)
-    with _Stops.listening(ignore_later=plan.spec.joined) as stops:
-        return _Attempt(plan, stops).run(view or NoView())
+    with _Stops.listening(ignore_later=plan.spec.joined or plan.spec.layout.nodes > 1) as stops:
+        return _Attempt(plan, stops, elsewhere).run(view or NoView())
 
 
 class _Stops:
@@ -118,8 +126,10 @@ class _Stops:
 class _Attempt:
     """The one process that we start, and the ranks below it."""
 
-    def __init__(self, plan: LaunchPlan, stops: _Stops) -> None:
+    def __init__(self, plan: LaunchPlan, stops: _Stops, elsewhere: Callable[[], str | None] | None) -> None:
         self._plan = plan
+        self._ask_elsewhere = elsewhere
+        self._elsewhere: str | None = None
         self._spec = plan.spec
         self._stops = stops
         self._ranks = [RankWatch(rank, plan.spec.attempt_paths) for rank in plan.watched]
@@ -132,9 +142,10 @@ class _Attempt:
         self._grace_ends = float("inf")
         self._ended: Ended = "by itself"
         self._told_user = False
+        self._container = ContainedProcess(plan.container) if plan.container is not None else None
 
     def run(self, view: View) -> LaunchResult:
-        process = _start(self._plan)
+        process = _start(self._plan, self._container)
         try:
             while process.poll() is None and self._go_on(view):
                 view.tick()
@@ -143,7 +154,13 @@ class _Attempt:
             self._end(process)
             self._supervisor.close()
         view.tick()
-        return judge(self._evidence(process), self._spec.paths)
+        return self._never_began(process.returncode) or judge(self._evidence(process), self._spec.paths)
+
+    def _never_began(self, code: int) -> LaunchResult | None:
+        failure = self._container.failure(code) if self._container is not None and self._ended == "by itself" else None
+        if failure is None or self._stops.first is not None:
+            return None
+        return LaunchResult(exit_code=ExitCode.HOST, message=failure, log=_log(self._plan))
 
     def _go_on(self, view: View) -> bool:
         """Do what is due at this moment; False when everything has to end now."""
@@ -154,7 +171,13 @@ class _Attempt:
         if self._stops.first is not None and not self._told_user:
             self._told_user = True
             view.say(_stop_notice(self._stops.first, self._spec.stop_grace_s))
-        return self._obey_signals()
+        return self._obey_signals() and not self._other_nodes_ended()
+
+    def _other_nodes_ended(self) -> bool:
+        self._elsewhere = self._ask_elsewhere() if self._ask_elsewhere is not None else None
+        if self._elsewhere is not None:
+            self._ended = "with another node"
+        return self._elsewhere is not None
 
     def _obey_signals(self) -> bool:
         now = time.monotonic()
@@ -208,7 +231,8 @@ class _Attempt:
         self._lost, self._lost_pid, self._stragglers, self._patience_ends = None, None, [], float("inf")
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        if process.poll() is None:
+        killed = process.poll() is None
+        if killed:
             process.kill()
         process.wait()
         for rank in self._ranks:
@@ -216,19 +240,23 @@ class _Attempt:
             if rank.pid is not None:
                 end_session(rank.pid)
         end_session(process.pid)
+        if self._container is not None:
+            self._container.end(process, killed=killed)
 
     def _evidence(self, process: subprocess.Popen[bytes]) -> Evidence:
         said = [outcome for rank in self._ranks if (outcome := rank.outcome)]
         newest = max((outcome.restart for outcome in said), default=0)
         outcomes = {outcome.rank: outcome for outcome in said if outcome.restart == newest}
         newest_restart = max((rank.restarts for rank in self._ranks), default=0)
+        code = process.returncode if self._container is None else as_process_code(process.returncode)
         lost = self._lost.rank if self._lost and self._lost.rank not in outcomes else None
         return Evidence(
             ranks=self._plan.watched,
             outcomes=outcomes,
-            exit_codes=self._exit_codes(process.returncode),
-            own_exit_code=process.returncode,
+            exit_codes=self._exit_codes(code),
+            own_exit_code=code,
             lost=lost,
+            unnamed=frozenset(rank.rank for rank in self._ranks if not rank.named and self._plan.how == "agent"),
             signal=self._stops.first,
             ended=self._ended,
             grace_s=self._spec.stop_grace_s,
@@ -236,17 +264,22 @@ class _Attempt:
             restarts=newest_restart,
             hang=self._supervisor.hang if self._supervisor.hung_restart == newest_restart else None,
             refusal=self._refusal(),
+            elsewhere=self._elsewhere,
         )
 
     def _refusal(self) -> str | None:
-        said = (read_json(self._spec.attempt_paths.agent) or {}) if self._plan.how == "agent" else {}
+        said = (read_json(self._agent_file) or {}) if self._plan.how == "agent" else {}
         refusal = said.get("refusal")
         return str(refusal) if refusal else None
+
+    @property
+    def _agent_file(self) -> Path:
+        return self._spec.attempt_paths.agent(self._plan.node)
 
     def _exit_codes(self, own: int) -> Mapping[int, int]:
         if self._plan.how != "agent":
             return {self._plan.watched[0]: own}
-        said = read_json(self._spec.attempt_paths.agent) or {}
+        said = read_json(self._agent_file) or {}
         codes = said.get("exit_codes")
         return {int(rank): int(code) for rank, code in codes.items()} if isinstance(codes, dict) else {}
 
@@ -267,24 +300,29 @@ def _leave_terminal() -> None:
 
 def _prepare(plan: LaunchPlan) -> None:
     attempt = plan.spec.attempt_paths
-    for left in (attempt.outcome(0).parent, attempt.pid(0).parent):
+    for left in (attempt.outcome(0).parent, attempt.pid(0).parent) if plan.node == 0 else ():
         # Left by an attempt of the same number that died before it was counted.
         shutil.rmtree(left, ignore_errors=True)
         left.mkdir(parents=True)
-    attempt.agent.unlink(missing_ok=True)
+    attempt.agent(plan.node).unlink(missing_ok=True)
     clear_pulses(plan.spec)
     attempt.errors.mkdir(parents=True, exist_ok=True)
     plan.spec.paths.logs.mkdir(parents=True, exist_ok=True)
 
 
-def _start(plan: LaunchPlan) -> subprocess.Popen[bytes]:
+def _log(plan: LaunchPlan) -> Path:
+    paths = plan.spec.paths
+    return paths.agent_log_of(plan.node) if plan.how == "agent" else paths.rank_log(plan.watched[0])
+
+
+def _start(plan: LaunchPlan, container: ContainedProcess | None) -> subprocess.Popen[bytes]:
+    if container is not None:
+        return container.start(plan.variables(), _log(plan))
     environment = {
         name: value for name, value in os.environ.items() if plan.spec.joined or name not in _OF_ANOTHER_LAUNCH
     }
     environment |= plan.variables() | {PARENT_VARIABLE: str(os.getpid())}
-    paths = plan.spec.paths
-    log = paths.agent_log if plan.how == "agent" else paths.rank_log(plan.watched[0])
-    with log.open("ab") as output:
+    with _log(plan).open("ab") as output:
         return subprocess.Popen(
             plan.argv,
             env=environment,

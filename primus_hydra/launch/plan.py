@@ -15,10 +15,13 @@ from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import Problem, raise_all
 from primus_hydra.host.topology import Topology
 from primus_hydra.launch.binding import Binding, bind_ranks
+from primus_hydra.launch.cluster.allocation import ClusterNode
+from primus_hydra.launch.container import Containment
+from primus_hydra.launch.determinism import determinism_variables
 from primus_hydra.launch.environment import EnvVariable, environment_problems, rank_environment
 from primus_hydra.launch.outer import OuterLaunch, check_world
 from primus_hydra.run.paths import RunPaths
-from primus_hydra.runtime.spec import AttemptSpec
+from primus_hydra.runtime.spec import NODE_VARIABLE, AttemptSpec
 
 RANK_MODULE = "primus_hydra.runtime.rank"
 AGENT_MODULE = "primus_hydra.launch.agent"
@@ -52,8 +55,8 @@ class LaunchPlan:
 
     `argv` is the one process that the launcher starts: torch's agent, which starts the ranks; or the rank itself, where
     there is nothing for an agent to do (`how` is `rank`), also under an outer launcher (`joined`). `ranks` are all
-    ranks of the job; `watched` are those that end up under this launcher. `binding` says why ranks have the CPUs that
-    they have.
+    ranks of the job; `watched` are those that end up under this launcher, on node number `node`. `binding` says why
+    ranks have the CPUs that they have.
     """
 
     how: Literal["agent", "rank", "joined"]
@@ -64,10 +67,19 @@ class LaunchPlan:
     spec: AttemptSpec
     binding: Binding
     timeouts: TimeoutsConfig = field(default_factory=TimeoutsConfig)
+    node: int = 0
+    container: Containment | None = None
+
+    @property
+    def started(self) -> tuple[str, ...]:
+        """The command that the launcher starts: `argv`, or the container around it."""
+        return self.container.argv if self.container is not None else self.argv
 
     def variables(self) -> dict[str, str]:
         """Return what the started process exports, over the caller's environment."""
         shared = {variable.name: variable.value for variable in self.environment}
+        if self.spec.layout.nodes > 1 and not self.spec.joined:
+            shared[NODE_VARIABLE] = str(self.node)
         if self.how == "agent":
             return shared
         own = next(rank for rank in self.ranks if rank.rank == self.watched[0])
@@ -88,17 +100,21 @@ def plan_launch(
     python: Sequence[str],
     topology: Topology | None = None,
     outer: OuterLaunch | None = None,
+    cluster: ClusterNode | None = None,
+    network: Sequence[EnvVariable] = (),
+    hooks: Sequence[EnvVariable] = (),
 ) -> LaunchPlan:
-    """Plan one attempt on this machine, or inside an outer launch.
+    """Plan one attempt on this machine, inside an outer launch, or on the first node of a cluster's job.
 
     `inherited` is the caller's environment, `cores` what this node may use, `python` the interpreter's command,
-    `topology` where the node's cores and the visible GPUs of the platform sit (None: ranks are not bound).
-    Raises UserError with every problem: several nodes without an outer launcher, another number of ranks than the outer
-    launcher started, variables that belong to the launcher.
+    `topology` where the node's cores and the visible GPUs of the platform sit (None: ranks are not bound), `network`
+    the variables of this node's network, `hooks` those that hooks have set.
+    Raises UserError with every problem: several nodes without a cluster or an outer launcher, another number of nodes
+    or ranks than was started, variables that belong to the launcher.
     """
     problems = environment_problems(job)
-    if outer is None and layout.nodes > 1:
-        problems.append(_needs_cluster(layout))
+    if outer is None and (cluster.nodes if cluster else 1) != layout.nodes:
+        problems.append(_needs_cluster(layout) if cluster is None else _other_nodes(layout, cluster))
     raise_all(problems)
     if outer is not None:
         check_world(outer, layout)
@@ -115,12 +131,16 @@ def plan_launch(
         run_dir=str(paths.root),
         attempt=attempt,
         ranks_on_node=ranks_on_node,
-        single_node=outer.single_node if outer else True,
+        single_node=outer.single_node if outer else layout.nodes == 1,
         cores=cores,
         bound_cores=binding.cores,
         backend_env=backend.env,
         inherited=inherited,
+        asked=(*determinism_variables(job.determinism, job.platform.vendor), *network),
+        hooks=hooks,
     )
+    # Ranks export the spec's variables again, on every node: what holds on this one only must not be among them.
+    for_all = [variable for variable in environment if not variable.own or outer is not None or layout.nodes == 1]
     spec = AttemptSpec(
         run_dir=str(paths.root),
         attempt=attempt,
@@ -135,9 +155,27 @@ def plan_launch(
         joined=outer is not None,
         start=job.launch.start,
         cpus=binding.cpus,
-        environment={variable.name: variable.value for variable in environment},
+        environment={variable.name: variable.value for variable in for_all},
     )
-    plan = _assemble(spec, tuple(environment), binding, tuple(python), outer)
+    plan = _assemble(spec, tuple(environment), binding, tuple(python), outer, cluster)
+    return replace(plan, timeouts=job.launch.timeouts)
+
+
+def plan_node(
+    spec: AttemptSpec,
+    job: JobConfig,
+    cluster: ClusterNode,
+    *,
+    python: Sequence[str],
+    environment: Sequence[EnvVariable] = (),
+) -> LaunchPlan:
+    """Plan the part of an attempt that runs on another node than the first, which made the spec.
+
+    `environment` is what this node adds of its own.
+    """
+    shared = [EnvVariable(name=name, value=value, reason="the spec") for name, value in spec.environment.items()]
+    binding = Binding(cpus=spec.cpus, reason="decided on the first node")
+    plan = _assemble(spec, (*shared, *environment), binding, tuple(python), None, cluster)
     return replace(plan, timeouts=job.launch.timeouts)
 
 
@@ -147,18 +185,23 @@ def _assemble(
     binding: Binding,
     python: tuple[str, ...],
     outer: OuterLaunch | None,
+    cluster: ClusterNode | None,
 ) -> LaunchPlan:
     path = str(spec.attempt_paths.spec)
     rank_argv = (*python, "-m", RANK_MODULE, path)
     how = _how(spec, outer)
+    meeting = (cluster.master, str(cluster.agents_port)) if cluster and cluster.nodes > 1 else ()
+    node, per_node = cluster.index if cluster else 0, spec.layout.ranks_per_node
+    here = range(node * per_node, (node + 1) * per_node)
     return LaunchPlan(
         how=how,
-        argv=(*python, "-m", AGENT_MODULE, path) if how == "agent" else rank_argv,
+        argv=(*python, "-m", AGENT_MODULE, path, *meeting) if how == "agent" else rank_argv,
         environment=environment,
-        ranks=tuple(_rank(rank, spec, rank_argv, how, outer) for rank in range(spec.world_size)),
-        watched=(outer.rank,) if outer else tuple(range(spec.world_size)),
+        ranks=tuple(_rank(rank, spec, rank_argv, how, outer, cluster) for rank in range(spec.world_size)),
+        watched=(outer.rank,) if outer else tuple(here),
         spec=spec,
         binding=binding,
+        node=node,
     )
 
 
@@ -169,13 +212,21 @@ def _how(spec: AttemptSpec, outer: OuterLaunch | None) -> Literal["agent", "rank
     return "rank" if spec.world_size == 1 and spec.max_restarts == 0 else "agent"
 
 
-def _rank(rank: int, spec: AttemptSpec, argv: tuple[str, ...], how: str, outer: OuterLaunch | None) -> RankPlan:
+def _rank(
+    rank: int,
+    spec: AttemptSpec,
+    argv: tuple[str, ...],
+    how: str,
+    outer: OuterLaunch | None,
+    cluster: ClusterNode | None,
+) -> RankPlan:
     layout = spec.layout
     node, local_rank = divmod(rank, layout.ranks_per_node)
     if outer is not None:
         address, port, reason = outer.master_addr, str(outer.master_port), "given by the outer launcher"
     elif how == "agent":
-        address, port, reason = "127.0.0.1", "0", _BY_AGENT
+        address = cluster.master if cluster and cluster.nodes > 1 else "127.0.0.1"
+        port, reason = "0", _BY_AGENT
     else:
         address, port, reason = "127.0.0.1", "0", "one rank: its store takes any free port"
     values = {
@@ -191,6 +242,11 @@ def _rank(rank: int, spec: AttemptSpec, argv: tuple[str, ...], how: str, outer: 
     variables = (EnvVariable(name=name, value=value, reason=why) for name, (value, why) in values.items())
     cpus = spec.cpus[local_rank] if spec.cpus else None
     return RankPlan(rank=rank, node=node, argv=argv, environment=tuple(variables), cpus=cpus)
+
+
+def _other_nodes(layout: Layout, cluster: ClusterNode) -> Problem:
+    what = f"the job has {layout.nodes} node(s), and {cluster.nodes} were allocated: {', '.join(cluster.hosts)}"
+    return Problem(key="launch.nodes", what=what, hint="allocate as many nodes as the job has")
 
 
 def _needs_cluster(layout: Layout) -> Problem:

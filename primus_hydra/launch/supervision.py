@@ -19,7 +19,8 @@ from primus_hydra.launch.watch import RankWatch
 from primus_hydra.run.atomic import write_json, write_text
 from primus_hydra.runtime.pulse import Beat, Section, pulse_folder, read_beat
 from primus_hydra.runtime.signals import DUMP_SIGNAL
-from primus_hydra.runtime.spec import AttemptSpec
+from primus_hydra.runtime.spec import AttemptSpec, this_node
+from primus_hydra.runtime.stages import read_stages
 
 LOOK_EVERY_S = 0.5
 TELL_EVERY_S = 5.0
@@ -35,8 +36,10 @@ class Supervisor:
         self._timeouts = timeouts
         self._ranks = ranks
         self._looked = self._told = 0.0
-        self._began = time.time()
+        self._began, self._began_s = time.time(), time.monotonic()
         self._starts: dict[int, dict[Section, float]] = {}
+        first = ranks[0].rank
+        self._name = f"rank-{first}" if spec.joined else f"node-{spec.node_of(first)}"
         self.hang: Hang | None = None
         self.hung_restart: int | None = None
 
@@ -84,7 +87,7 @@ class Supervisor:
             str(rank): {"section": beat.section, "step": beat.step, "silent_s": round(now - beat.at_s, 1)}
             for rank, beat in beats.items()
         }
-        path = self._spec.attempt_paths.node(f"rank-{self._ranks[0].rank}" if self._spec.joined else "node-0")
+        path = self._spec.attempt_paths.node(self._name)
         with contextlib.suppress(OSError):  # a full disk is told by what matters more
             write_json(path, {"time": time.time(), "ranks": ranks})
             if self._ranks[0].rank == 0:
@@ -92,7 +95,16 @@ class Supervisor:
 
     def _times(self) -> dict[str, object]:
         starts = [{"restart": number, "spent": spent} for number, spent in sorted(self._starts.items())]
-        return {"began": self._began, "ended": time.time(), "starts": starts}
+        stages = [
+            {**asdict(reached), "at_s": round(reached.at_s - self._began_s, 3)}
+            for reached in read_stages(self._spec.pulses(0))
+        ]
+        return {
+            "began": self._began,
+            "ended": self._began + time.monotonic() - self._began_s,
+            "starts": starts,
+            "stages": stages,
+        }
 
     def _dump(self, beats: Mapping[int, Beat]) -> dict[int, str]:
         logs = {rank: self._spec.paths.rank_log(rank) for rank in beats}
@@ -119,8 +131,9 @@ class Supervisor:
 
 
 def clear_pulses(spec: AttemptSpec) -> None:
-    """Remove the pulses of an attempt from this node's memory, also those that a killed launcher left."""
-    shutil.rmtree(pulse_folder(spec.run_dir, spec.attempt), ignore_errors=True)
+    """Remove the pulses of an attempt from this node's memory, also those that killed launchers before it left."""
+    for attempt in range(1, spec.attempt + 1):
+        shutil.rmtree(pulse_folder(spec.run_dir, attempt, this_node()), ignore_errors=True)
 
 
 def _size(path: Path) -> int:

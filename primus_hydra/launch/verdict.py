@@ -16,8 +16,8 @@ from primus_hydra.launch.hang import Hang
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.runtime.outcome import Outcome
 
-Ended = Literal["by itself", "at once", "after the grace"]
-"""Whether the launcher had to kill: after a second SIGINT, or because the grace after a signal was over."""
+Ended = Literal["by itself", "at once", "after the grace", "with another node"]
+"""Whether the launcher had to kill: after a second SIGINT, at the end of the grace, or for another node's sake."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,10 @@ class Evidence:
     """What is known when no rank runs any more.
 
     `exit_codes` are Popen's (negative for a signal) of ranks where known, `own_exit_code` that of the process that the
-    launcher started. `lost` is the first rank seen dead without an outcome. `signal` is the first one the launcher got.
-    `hang` was found in the last start of the ranks; `refusal` says why the agent did not restart them once more.
+    launcher started. `lost` is the first rank seen dead without an outcome. `unnamed` are ranks of torch's agent that
+    ended before they named themselves and opened their logs. `signal` is the first one the launcher got.
+    `hang` was found in the last start of the ranks; `refusal` says why the agent did not restart them once more;
+    `elsewhere` is what happened on another node of the job.
     """
 
     ranks: Sequence[int]
@@ -34,6 +36,7 @@ class Evidence:
     exit_codes: Mapping[int, int] = field(default_factory=dict)
     own_exit_code: int = 0
     lost: int | None = None
+    unnamed: frozenset[int] = frozenset()
     signal: int | None = None
     ended: Ended = "by itself"
     grace_s: float = 0.0
@@ -41,11 +44,15 @@ class Evidence:
     restarts: int = 0
     hang: Hang | None = None
     refusal: str | None = None
+    elsewhere: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchResult:
-    """The end of an attempt; `exit_code` is the command's, `log` is where to read more."""
+    """The end of an attempt; `exit_code` is the command's, `log` is where to read more.
+
+    `followed` says that these ranks were ended because of another node's.
+    """
 
     exit_code: int
     message: str
@@ -54,6 +61,7 @@ class LaunchResult:
     log: Path | None = None
     restarts: int = 0
     signal: int | None = None
+    followed: bool = False
 
     @property
     def step(self) -> int | None:
@@ -76,7 +84,7 @@ def judge(evidence: Evidence, paths: RunPaths) -> LaunchResult:
     else:
         failed_rank = _culprit(evidence)
         code, message = _failure(evidence, failed_rank)
-        log = paths.agent_log if failed_rank is None else paths.rank_log(failed_rank)
+        log = _log_of(failed_rank, evidence, paths)
     if evidence.refusal:
         message += f"; not restarted again: {evidence.refusal}"
     return LaunchResult(
@@ -87,7 +95,13 @@ def judge(evidence: Evidence, paths: RunPaths) -> LaunchResult:
         log=log,
         restarts=evidence.restarts,
         signal=evidence.signal,
+        followed=evidence.ended == "with another node" and len(good) < len(evidence.ranks),
     )
+
+
+def _log_of(rank: int | None, evidence: Evidence, paths: RunPaths) -> Path:
+    # In its own log a rank that did not come so far as to name itself has only words of an attempt before.
+    return paths.agent_log if rank is None or rank in evidence.unnamed else paths.rank_log(rank)
 
 
 def as_exit_code(code: int) -> int:
@@ -107,6 +121,8 @@ def _good_end(evidence: Evidence, outcomes: Sequence[Outcome]) -> tuple[int, str
 
 
 def _killed(evidence: Evidence) -> tuple[int, str]:
+    if evidence.ended == "with another node":
+        return 1, f"ended with the job: {evidence.elsewhere}"
     if evidence.ended == "at once":
         return ExitCode.INTERRUPTED, "stopped at once; nothing was saved at this stop"
     number = evidence.signal or signal.SIGTERM
@@ -117,7 +133,9 @@ def _killed(evidence: Evidence) -> tuple[int, str]:
 def _culprit(evidence: Evidence) -> int | None:
     """Name the rank that failed first: others usually fail because of it, in their next collective."""
     if evidence.lost is not None and evidence.lost not in evidence.outcomes:
-        return evidence.lost
+        # An agent that was killed takes its ranks with it, and one of them may have been seen dead before it.
+        echo = evidence.own_exit_code < 0 and evidence.lost not in evidence.exit_codes
+        return None if echo else evidence.lost
     failed = [outcome for outcome in evidence.outcomes.values() if not outcome.good]
     if failed:
         return min(failed, key=lambda outcome: outcome.time).rank

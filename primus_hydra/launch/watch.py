@@ -34,6 +34,11 @@ class RankWatch:
         return self._process.pid if self._process else None
 
     @property
+    def named(self) -> bool:
+        """Whether the rank has named itself, in any of its starts."""
+        return self._announced is not None
+
+    @property
     def alive(self) -> bool:
         """Whether the process runs; a zombie does not."""
         if self._process is None or self._gone:
@@ -51,7 +56,7 @@ class RankWatch:
 
     def look(self) -> None:
         """See whether there is a new process, and end what the one before left behind."""
-        said = _read_pid(self._paths, self.rank)
+        said = read_pid(self._paths, self.rank)
         if said is None or said == self._announced:
             return
         if self._announced is not None:
@@ -92,7 +97,7 @@ def end_session(leader: int) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _read_pid(paths: AttemptPaths, rank: int) -> tuple[int, int] | None:
+def read_pid(paths: AttemptPaths, rank: int) -> tuple[int, int] | None:
     """Return the process id of a rank and the number of its restart."""
     try:
         pid, restart = paths.pid(rank).read_text(encoding="ascii").split()

@@ -78,8 +78,9 @@ def goodput(attempts: Sequence[AttemptTime], rows: Iterable[Row]) -> Goodput | N
     """Account for the time of a run; None before the first attempt has begun."""
     if not attempts:
         return None
-    wall = attempts[-1].ended - attempts[0].began
     idle = sum(max(0.0, after.began - before.ended) for before, after in itertools.pairwise(attempts))
+    # Summed, not from the first moment to the last: the clock may have been set between attempts.
+    wall = idle + sum(max(0.0, attempt.ended - attempt.began) for attempt in attempts)
     spent = [start.spent for attempt in attempts for start in attempt.starts]
     part = {
         name: sum(item.get(name, 0.0) for item in spent) for name in ("startup", "step", "checkpoint", "validation")

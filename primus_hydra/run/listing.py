@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from primus_hydra.run.history import restarts_of
 from primus_hydra.run.lock import read_holder
 from primus_hydra.run.metrics import Row, newest_rows, number, step_of
 from primus_hydra.run.paths import RunPaths
+from primus_hydra.run.submission import JobStanding
 
 _ROWS_WITH_A_LOSS = 50
 _SHOWN = 8
@@ -40,6 +41,11 @@ class RunSummary:
     restarts: int
     news_at: float | None
     goodput: float | None
+    job: JobStanding | None = None
+
+
+AskJobs = Callable[[Sequence[RunPaths]], Mapping[Path, JobStanding]]
+"""Asks a scheduler for the newest jobs of runs; the answer is by the run's folder."""
 
 
 def run_folders(base: Path) -> dict[str, Path]:
@@ -52,25 +58,27 @@ def run_folders(base: Path) -> dict[str, Path]:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is a run: it has attempts, or a saved configuration and a state, or somebody locks it."""
+    """Whether a folder is a run: it has attempts, submissions, a configuration and a state, or somebody locks it."""
     paths = RunPaths(folder)
     with contextlib.suppress(OSError):
-        if paths.attempts.is_dir() or (paths.config.is_file() and paths.state.is_file()):
+        if paths.attempts.is_dir() or paths.submissions.is_dir() or (paths.config.is_file() and paths.state.is_file()):
             return True
         return read_holder(paths.lock) is not None
     return False
 
 
-def list_runs(base: Path, *, now: float | None = None) -> list[RunSummary]:
-    """Sum up every run below a folder, the one with the newest news first."""
-    runs = [summary_of(name, root, now=now) for name, root in run_folders(base).items()]
+def list_runs(base: Path, *, now: float | None = None, ask: AskJobs | None = None) -> list[RunSummary]:
+    """Sum up every run below a folder, the one with the newest news first; `ask` asks a scheduler for all jobs."""
+    folders = run_folders(base)
+    jobs = {} if ask is None else ask([RunPaths(root) for root in folders.values()])
+    runs = [summary_of(name, root, now=now, job=jobs.get(root)) for name, root in folders.items()]
     return sorted(runs, key=lambda run: (-(run.news_at or 0.0), run.name))
 
 
-def summary_of(name: str, root: Path, *, now: float | None = None) -> RunSummary:
-    """Sum up one run."""
+def summary_of(name: str, root: Path, *, now: float | None = None, job: JobStanding | None = None) -> RunSummary:
+    """Sum up one run; `job` is its newest job at a scheduler."""
     paths = RunPaths(root)
-    condition = condition_of(paths, now=now)
+    condition = condition_of(paths, now=now, job=job)
     rows = newest_rows(paths.metrics, _ROWS_WITH_A_LOSS)
     restarts, share = 0, None
     with contextlib.suppress(OSError):
@@ -86,6 +94,7 @@ def summary_of(name: str, root: Path, *, now: float | None = None) -> RunSummary
         restarts=restarts,
         news_at=condition.news_at,
         goodput=share,
+        job=job,
     )
 
 

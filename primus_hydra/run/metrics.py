@@ -6,6 +6,7 @@ here get the true value back. A crash may leave a torn line anywhere an attempt 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -32,12 +33,18 @@ class MetricsWriter:
     def write(self, row: Mapping[str, object]) -> None:
         """Append one row, with the time (seconds since the epoch) added; keys that are None are left out.
 
-        Raises OSError when the disk is full.
+        Raises OSError when the disk is full, and leaves no part of the row.
         """
         present = {name: value for name, value in row.items() if value is not None}
         line = json.dumps(_finite({**present, "time": round(time.time(), 3), **self._mark}), allow_nan=False)
         # One write call per line: appends of one writer then never interleave with what a reader sees.
-        _write_all(self._descriptor, line.encode("utf-8") + b"\n")
+        before = os.fstat(self._descriptor).st_size
+        try:
+            _write_all(self._descriptor, line.encode("utf-8") + b"\n")
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, before)
+            raise
 
     def close(self) -> None:
         """Close the file; writing afterwards fails."""

@@ -17,6 +17,8 @@ from primus_hydra.run.manifest import read_manifest, verify
 from primus_hydra.run.metrics import Row, newest_rows
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.run.saved import RunCommand, newest_command
+from primus_hydra.run.submission import JobStanding
+from primus_hydra.run.unsaved import Unsaved, read_unsaved
 
 T = TypeVar("T")
 _ROWS = 50
@@ -34,7 +36,10 @@ class CheckpointRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOverview:
-    """One run; `row` is its last logged step, every value that was measured then. `ranks` only while it is at work."""
+    """One run; `row` is its last logged step, every value that was measured then. `ranks` only while it is at work.
+
+    `unsaved` says why its newest attempt skips saves, if it does.
+    """
 
     name: str
     root: Path
@@ -44,14 +49,15 @@ class RunOverview:
     attempts: tuple[AttemptRecord, ...]
     ranks: tuple[RankPlace, ...]
     checkpoints: tuple[CheckpointRecord, ...]
+    unsaved: Unsaved | None
     goodput: Goodput | None
     command: RunCommand | None
 
 
-def overview_of(name: str, root: Path) -> RunOverview:
-    """Read it all; verifies every checkpoint. What cannot be read is left out."""
+def overview_of(name: str, root: Path, *, job: JobStanding | None = None) -> RunOverview:
+    """Read it all; verifies every checkpoint. What cannot be read is left out. `job` is the newest at a scheduler."""
     paths = RunPaths(root)
-    condition = condition_of(paths)
+    condition = condition_of(paths, job=job)
     rows = newest_rows(paths.metrics, _ROWS)
     at_work = condition.live or condition.word == "silent"
     return RunOverview(
@@ -63,6 +69,7 @@ def overview_of(name: str, root: Path) -> RunOverview:
         attempts=tuple(_readable(lambda: attempt_records(paths, condition), [])),
         ranks=tuple(_readable(lambda: rank_places(paths.attempt(condition.attempt)), []) if at_work else ()),
         checkpoints=tuple(_readable(lambda: checkpoint_records(paths, live=condition.live), [])),
+        unsaved=read_unsaved(paths.attempt(condition.attempt).unsaved),
         goodput=_readable(lambda: goodput_so_far(paths), None),
         command=_readable(lambda: newest_command(paths), None),
     )

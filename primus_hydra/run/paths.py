@@ -82,6 +82,24 @@ class RunPaths:
         """One folder per attempt."""
         return self.root / "attempts"
 
+    @property
+    def submissions(self) -> Path:
+        """One folder per job that was given to a scheduler."""
+        return self.root / "submissions"
+
+    @property
+    def submissions_lock(self) -> Path:
+        """Lock that keeps two commands from submitting the run at once."""
+        return self.submissions / "lock"
+
+    def submission_numbers(self) -> list[int]:
+        """Return the numbers of all submissions that left a folder, ascending; raises OSError."""
+        return sorted(int(folder.name) for folder in self.submissions.glob("*") if _is_number(folder.name))
+
+    def submission(self, number: int) -> SubmissionPaths:
+        """Paths of submission `number`, counted from 1."""
+        return SubmissionPaths(self.submissions / str(number))
+
     def attempt(self, number: int) -> AttemptPaths:
         """Paths of attempt `number`, counted from 1."""
         return AttemptPaths(self.attempts / str(number))
@@ -106,11 +124,70 @@ class RunPaths:
     @property
     def agent_log(self) -> Path:
         """Log of the agent that starts the ranks, over all attempts; ranks write here until they open their own."""
-        return self.logs / "agent.log"
+        return self.agent_log_of(0)
+
+    def agent_log_of(self, node: int) -> Path:
+        """Log of the agent of one node of the job."""
+        return self.logs / f"agent{_node_suffix(node)}.log"
+
+    def hooks_log(self, node: int) -> Path:
+        """What the hooks of one node of the job printed, over all attempts."""
+        return self.logs / f"hooks{_node_suffix(node)}.log"
 
     def checkpoint(self, step: int) -> Path:
         """Folder of the checkpoint at `step`."""
         return self.checkpoints / f"step-{step}"
+
+
+@dataclass(frozen=True)
+class SubmissionPaths:
+    """One job that was given to a scheduler."""
+
+    root: Path
+
+    @property
+    def script(self) -> Path:
+        """The batch script, whole."""
+        return self.root / "script.sh"
+
+    @property
+    def config(self) -> Path:
+        """Resolved configuration, as it was submitted."""
+        return self.root / "config.yaml"
+
+    @property
+    def log(self) -> Path:
+        """What the batch script says: its setup, and the program that starts the tasks."""
+        return self.root / "job.log"
+
+    def node_log(self, node: int) -> Path:
+        """What the task of one node says, nodes counted from 0."""
+        return self.root / f"node-{node}.log"
+
+    def logs(self) -> list[Path]:
+        """Return the logs that there are, the batch script's first; raises OSError."""
+        nodes = {int(log.stem.removeprefix("node-")): log for log in self.root.glob("node-*.log") if _is_node(log)}
+        return [*([self.log] if self.log.exists() else []), *(nodes[node] for node in sorted(nodes))]
+
+    @property
+    def stop(self) -> Path:
+        """Appears when somebody asks the job to save and end: it must not go back into the queue then."""
+        return self.root / "stop.json"
+
+    @property
+    def record(self) -> Path:
+        """The scheduler's number of the job, and when it was given which code."""
+        return self.root / "submission.json"
+
+    @property
+    def command(self) -> Path:
+        """The command that was typed."""
+        return self.root / "command.json"
+
+    @property
+    def provenance(self) -> Path:
+        """Sources of the values of the job."""
+        return self.root / "provenance.json"
 
 
 @dataclass(frozen=True)
@@ -134,10 +211,29 @@ class AttemptPaths:
         """Error files of failed ranks."""
         return self.root / "errors"
 
-    @property
-    def agent(self) -> Path:
-        """Exit codes of failed ranks, as the agent saw them."""
-        return self.root / "agent.json"
+    def agent(self, node: int) -> Path:
+        """Exit codes of failed ranks, as the agent of a node saw them."""
+        return self.root / f"agent{_node_suffix(node)}.json"
+
+    def preload(self, node: int) -> Path:
+        """What the fork server of a node prepared."""
+        return self.root / f"preload{_node_suffix(node)}.json"
+
+    def hooks(self, node: int) -> Path:
+        """What became of the hooks that ran on a node, and what they set."""
+        return self.root / f"hooks{_node_suffix(node)}.json"
+
+    def node_end(self, node: int) -> Path:
+        """How the ranks of one node of several ended."""
+        return self.root / "ends" / f"node-{node}.json"
+
+    def container_id(self, node: int) -> Path:
+        """Id of the container of a node, as its engine gave it."""
+        return self.root / f"container{_node_suffix(node)}.id"
+
+    def container_begun(self, node: int) -> Path:
+        """Appears when the container of a node runs."""
+        return self.root / f"container{_node_suffix(node)}.begun"
 
     @property
     def patches(self) -> Path:
@@ -158,6 +254,11 @@ class AttemptPaths:
     def ended(self) -> Path:
         """How the attempt ended; an attempt without it goes on, or died with its launcher."""
         return self.root / "ended.json"
+
+    @property
+    def unsaved(self) -> Path:
+        """Why saves are skipped, while they are."""
+        return self.root / "unsaved.json"
 
     @property
     def hang(self) -> Path:
@@ -187,6 +288,14 @@ class AttemptPaths:
     def outcome(self, rank: int) -> Path:
         """What rank `rank` says of its end; a rank that ends without it has failed."""
         return self.root / "outcomes" / f"rank-{rank}.json"
+
+
+def _node_suffix(node: int) -> str:
+    return f"-node-{node}" if node else ""
+
+
+def _is_node(log: Path) -> bool:
+    return _is_number(log.stem.removeprefix("node-"))
 
 
 def _is_number(text: str) -> bool:

@@ -10,6 +10,8 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
+
 _START_FIELD = 19
 """Position of `starttime` behind the command's closing bracket in /proc/PID/stat, see proc(5)."""
 
@@ -58,3 +60,13 @@ def _open(pid: int) -> int | None:
         raise
     except OSError:
         return None
+
+
+def session_of(leader: int) -> list[int]:
+    """Return the living processes of the session that `leader` began."""
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError):
+            if os.getsid(pid) == leader:
+                found.append(pid)
+    return found

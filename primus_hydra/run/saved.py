@@ -34,8 +34,10 @@ def write_command(path: Path, command: RunCommand) -> None:
 
 
 def newest_command(paths: RunPaths) -> RunCommand | None:
-    """Return the command of the newest attempt that has one."""
-    read = (_read_command(paths.attempt(number).command) for number in reversed(paths.attempt_numbers()))
+    """Return the command of the newest attempt that has one, or that of a job in which no attempt has begun yet."""
+    attempts = (paths.attempt(number).command for number in reversed(paths.attempt_numbers()))
+    submissions = (paths.submission(number).command for number in reversed(paths.submission_numbers()))
+    read = (read_command(path) for path in (*attempts, *submissions))
     return next((command for command in read if command is not None), None)
 
 
@@ -69,7 +71,8 @@ def _source_of(said: object) -> Source | None:
     )
 
 
-def _read_command(path: Path) -> RunCommand | None:
+def read_command(path: Path) -> RunCommand | None:
+    """Return the command in a file; None if it holds none."""
     data = read_json(path)
     try:
         return None if data is None else _command_of(data)

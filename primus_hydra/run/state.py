@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from primus_hydra.run.atomic import read_json, write_json
+from primus_hydra.run.space import FULL
 
 Status = Literal["running", "saved", "finished", "failed", "interrupted"]
 
@@ -26,8 +29,25 @@ class RunState:
 
 
 def write_state(path: Path, state: RunState) -> None:
-    """Replace the state file in one step."""
-    write_json(path, asdict(state))
+    """Replace the state file in one step; on a full disk it is written over in its place. Raises OSError.
+
+    A run that ends because its disk is full must not leave a state that says it is at work.
+    """
+    try:
+        write_json(path, asdict(state))
+    except OSError as error:
+        if error.errno not in FULL or not path.exists():
+            raise
+        _write_over(path, json.dumps(asdict(state)).encode())
+
+
+def _write_over(path: Path, content: bytes) -> None:
+    """Use the room that the file has; blanks fill what is left of it."""
+    room = path.stat().st_size
+    with path.open("r+b") as file:
+        file.write(content.ljust(room))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_state(path: Path) -> RunState | None:

@@ -160,6 +160,10 @@ class BackendAdapter(ABC):
         """Environment variables that the backend wants unless platform or user say otherwise."""
         return {}
 
+    def saved_bytes_per_parameter(self) -> int | None:
+        """Return the bytes that each parameter takes in a checkpoint at least; None where that is not known."""
+        return None
+
     def problems(self) -> list[Problem]:
         """Return everything that stands against the job and can be said without importing the backend or torch."""
         return []

@@ -25,14 +25,16 @@ from primus_hydra.patching import (
 )
 from primus_hydra.run.atomic import write_json
 from primus_hydra.run.checkpoints import checkpoint_steps
-from primus_hydra.run.manifest import MANIFEST, verify
+from primus_hydra.run.manifest import read_manifest, verify
 from primus_hydra.run.model_shape import shape_of
 from primus_hydra.runtime.contracts import BackendAdapter, BaseTrainer, RankContext, StepMetrics
 from primus_hydra.runtime.distributed import RankNumbers
+from primus_hydra.runtime.generators import seed_generators
 from primus_hydra.runtime.ledger import FileLedger
 from primus_hydra.runtime.preload import Preloaded, before_import_context, preloaded
 from primus_hydra.runtime.pulse import NoPulse, PulseWriter
 from primus_hydra.runtime.spec import AttemptSpec
+from primus_hydra.runtime.stages import Stages
 from primus_hydra.runtime.stop import AgreedStop
 
 _LOG = logging.getLogger(__name__)
@@ -87,6 +89,7 @@ class RankFlow:
         stop: AgreedStop,
         metrics: LazySink,
         pulse: PulseWriter | None = None,
+        stages: Stages | None = None,
     ) -> None:
         self._spec = spec
         self._job = job
@@ -94,6 +97,7 @@ class RankFlow:
         self._stop = stop
         self._metrics = metrics
         self._pulse = pulse or NoPulse()
+        self._stages = stages or spec.stages(f"rank-{numbers.rank}", numbers.restart)
         self._trainer: BaseTrainer | None = None
         self._preloaded = preloaded(spec.attempt_paths.spec)
         self._patches = _Patches(
@@ -119,25 +123,35 @@ class RankFlow:
             self._metrics.close(failed=failed)
 
     def _run(self) -> FlowEnd:
-        adapter = load_target(self._job.backend._target_, BackendAdapter, key="backend._target_")(self._job)  # type: ignore[type-abstract]
-        adapter.setup_backend_path()
+        adapter = self._adapter()
         context = self._context(adapter.detect_backend_version())
-        load_patches(self._job.backend.name)
         self._patches.update(backend_version=context.backend_version)
         self._patches.before_import(self._preloaded)
         adapter.prepare_backend()
+        seed_generators(self._job.training.seed)
         native = adapter.convert_config(context)
         self._patches.update(native=native)
         self._patches.apply("build_args")
         self._trainer = self._trainer_class(adapter)(native, self._job, context)
         self._patches.update(trainer=self._trainer)
+        self._stages.reached("configured")
         return self._train(self._trainer)
+
+    def _adapter(self) -> BackendAdapter:
+        """Return the adapter, with the backend found and its patches registered, as a fork server leaves it."""
+        if self._preloaded is not None and self._preloaded.adapter is not None:
+            return self._preloaded.adapter
+        adapter = load_target(self._job.backend._target_, BackendAdapter, key="backend._target_")(self._job)  # type: ignore[type-abstract]
+        adapter.setup_backend_path()
+        load_patches(self._job.backend.name)
+        return adapter
 
     def _train(self, trainer: BaseTrainer) -> FlowEnd:
         try:
             self._patches.apply("setup")
             trainer.setup()
             trainer.init()
+            self._stages.reached("built")
             self._patches.apply("before_train")
             trainer.train()
             self._patches.apply("after_train")
@@ -190,16 +204,21 @@ class RankFlow:
 def resume_step(spec: AttemptSpec, restart: int) -> int | None:
     """Return the step to go on from: the attempt's, or after a restart the newest checkpoint made in this attempt.
 
-    The same on all ranks: none of them writes at this moment.
+    The same on all ranks: none of them writes at this moment. A checkpoint names its attempt; the time of its files
+    would not do, as somebody may have set the clock.
     """
     if restart == 0:
         return spec.resume_from
-    began = spec.attempt_paths.spec.stat().st_mtime
     for step in reversed(checkpoint_steps(spec.paths)):
         folder = spec.paths.checkpoint(step)
-        if verify(folder) is None and (folder / MANIFEST).stat().st_mtime >= began:
+        if verify(folder) is None and _saved_in(folder) == spec.attempt:
             return step
     return spec.resume_from
+
+
+def _saved_in(folder: Path) -> object:
+    extra = (read_manifest(folder) or {}).get("extra")
+    return extra.get("attempt") if isinstance(extra, dict) else None
 
 
 class _Patches:
@@ -240,6 +259,7 @@ class _Patches:
 def _manifest_extra(spec: AttemptSpec, job: JobConfig, backend_version: str) -> dict[str, object]:
     vocab_size = spec.data.vocab_size if spec.data is not None else None
     return {
+        "attempt": spec.attempt,
         "world_size": spec.world_size,
         "dp": spec.layout.dp,
         "backend": job.backend.name,

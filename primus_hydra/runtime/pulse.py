@@ -24,6 +24,8 @@ SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
 _RECORD: Final = struct.Struct(f"<qqqddq{len(SECTIONS)}d")
 """Number, process id, section, time of this beat, time when the section began, step, seconds in ended sections."""
 _SIZE: Final = 2 * _RECORD.size
+_STAGES: Final[Mapping[str, str]] = {"checkpoint": "loading", "startup": "loaded", "step": "stepped"}
+"""What the first change to a section means, up to the first finished step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +70,11 @@ class NoPulse:
 class Pulse:
     """The writing end, in the rank. Two records take turns, so that a reader always finds a whole one."""
 
-    def __init__(self, path: Path) -> None:
-        """Begin in section `startup`; raises OSError if the file cannot be made."""
+    def __init__(self, path: Path, reached: Callable[[str], None] | None = None) -> None:
+        """Begin in section `startup`; raises OSError if the file cannot be made.
+
+        `reached` is told the stages up to the first finished step: `loading`, `loaded`, `stepped`.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -77,6 +82,8 @@ class Pulse:
             self._map = mmap.mmap(descriptor, _SIZE)
         finally:
             os.close(descriptor)
+        self._reached = reached or (lambda stage: None)
+        self._stages = dict(_STAGES)
         self._number = 0
         self._step = -1
         self._section: Section = "startup"
@@ -108,6 +115,9 @@ class Pulse:
         now = time.monotonic()
         self._ended[self._section] += now - self._began
         self._section, self._began = section, now
+        stage = self._stages.pop(section, None)
+        if stage is not None and "step" in {section, *self._stages}:
+            self._reached(stage)
 
     def _write(self) -> None:
         self._number += 1
@@ -159,12 +169,15 @@ def read_beat(path: Path) -> Beat | None:
     )
 
 
-def pulse_folder(run_dir: str, attempt: int) -> Path:
-    """Return where the ranks of this node beat: in memory where the node has a file system for it."""
+def pulse_folder(run_dir: str, attempt: int, node: int = 0) -> Path:
+    """Return where the ranks of this node beat: in memory where the node has a file system for it.
+
+    Nodes of one job that share their memory (containers of one machine) keep apart by their number.
+    """
     from hashlib import blake2b
     from tempfile import gettempdir
 
     memory = Path("/dev/shm")
     root = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(gettempdir())
-    name = blake2b(f"{run_dir}\0{attempt}".encode(), digest_size=8).hexdigest()
+    name = blake2b(f"{run_dir}\0{attempt}\0{node}".encode(), digest_size=8).hexdigest()
     return root / f"primus-hydra-{os.getuid()}-{name}"

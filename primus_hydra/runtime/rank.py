@@ -23,6 +23,7 @@ from primus_hydra.runtime.outcome import Outcome, failure
 from primus_hydra.runtime.pulse import Pulse
 from primus_hydra.runtime.signals import StopRequest
 from primus_hydra.runtime.spec import AttemptSpec
+from primus_hydra.runtime.stages import Stages
 from primus_hydra.runtime.stop import AgreedStop
 from primus_hydra.runtime.tether import die_with_parent
 
@@ -37,9 +38,11 @@ def main(argv: Sequence[str]) -> int:
     spec = AttemptSpec.read(Path(argv[0]))
     os.environ.update(spec.environment)
     numbers = rank_numbers(os.environ)
+    stages = spec.stages(f"rank-{numbers.rank}", numbers.restart)
+    stages.reached("started")
     bound = bind_rank(spec.cpus, numbers.local_rank)
     _announce(spec, numbers)
-    outcome = _run(spec, numbers, request, bound)
+    outcome = _run(spec, numbers, request, bound, stages)
     outcome.write(spec.attempt_paths)
     if spec.joined and outcome.status == "stopped":
         return int(ExitCode.REQUEUE)
@@ -69,7 +72,9 @@ def _announce(spec: AttemptSpec, numbers: RankNumbers) -> None:
     partial.replace(pid)
 
 
-def _run(spec: AttemptSpec, numbers: RankNumbers, request: StopRequest, bound: Notice | None) -> Outcome:
+def _run(
+    spec: AttemptSpec, numbers: RankNumbers, request: StopRequest, bound: Notice | None, stages: Stages
+) -> Outcome:
     step: int | None = None
     stderr = sys.stderr
     try:
@@ -78,18 +83,20 @@ def _run(spec: AttemptSpec, numbers: RankNumbers, request: StopRequest, bound: N
         if bound is not None:
             _LOG.log(bound.level, "%s", bound.text)
         # Only now: who sees a pulse may ask for a dump of the stacks, which the log takes.
-        pulse = Pulse(spec.pulse(numbers.rank))
+        pulse = Pulse(spec.pulse(numbers.rank), stages.reached)
         from primus_hydra.config.build import load_job
         from primus_hydra.runtime.flow import LazySink, RankFlow, resume_step
+        from primus_hydra.runtime.preload import preloaded
         from primus_hydra.runtime.trackers.opening import open_metrics
 
-        job = load_job(spec.paths.config)
+        server = preloaded(spec.attempt_paths.spec)
+        job = server.adapter.job if server is not None and server.adapter is not None else load_job(spec.paths.config)
         begin = resume_step(spec, numbers.restart)
         sink = LazySink(
             lambda: open_metrics(job, spec.paths, attempt=spec.attempt, restart=numbers.restart, resume_from=begin)
         )
         stop = AgreedStop(request, numbers.world_size, pulse)
-        flow = RankFlow(spec, job, numbers=numbers, stop=stop, metrics=sink, pulse=pulse)
+        flow = RankFlow(spec, job, numbers=numbers, stop=stop, metrics=sink, pulse=pulse, stages=stages)
         try:
             end = flow.run()
         finally:

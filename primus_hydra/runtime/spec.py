@@ -16,6 +16,9 @@ from primus_hydra.data.prepared import PreparedData
 from primus_hydra.run.atomic import write_json
 from primus_hydra.run.paths import AttemptPaths, RunPaths
 from primus_hydra.runtime.pulse import pulse_folder
+from primus_hydra.runtime.reserved import NODE_VARIABLE as NODE_VARIABLE
+from primus_hydra.runtime.reserved import this_node as this_node
+from primus_hydra.runtime.stages import Stages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +63,19 @@ class AttemptSpec:
 
     def pulse(self, rank: int) -> Path:
         """Return where a rank of this node beats."""
-        return pulse_folder(self.run_dir, self.attempt) / f"rank-{rank}"
+        return self.pulses(self.node_of(rank)) / f"rank-{rank}"
+
+    def pulses(self, node: int) -> Path:
+        """Return where all ranks of a node beat."""
+        return pulse_folder(self.run_dir, self.attempt, node)
+
+    def node_of(self, rank: int) -> int:
+        """Return on which node a rank runs."""
+        return rank // self.layout.ranks_per_node
+
+    def stages(self, who: str, restart: int = 0) -> Stages:
+        """Return where a process of this node notes the stages of a start."""
+        return Stages(self.pulses(this_node()), who, restart)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 from primus_hydra.config.composed import Composed
 from primus_hydra.config.schema import key
 from primus_hydra.config.suggest import did_you_mean
-from primus_hydra.errors import ExitCode, Problem, UserError, raise_all
+from primus_hydra.errors import CheckFailed, ExitCode, Problem, UserError, raise_all
 from primus_hydra.run.metrics import last_per_step, number, read_metrics, step_of
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.tasks.contract import Task
@@ -73,13 +73,13 @@ class Compare(Task):
     options: Options
 
     def run(self, composed: Composed) -> int:
-        """Print the comparison; raises UserError for runs that are not there, and if they differ too much."""
+        """Print the comparison; raises UserError for runs that are not there, CheckFailed if they differ too much."""
         found = compare_runs(self.options.runs, Path(composed.job.run.dir).expanduser(), self.options.metric)
         print(_to_json(found) if self.options.format == "json" else "\n".join(_lines(found)))
         limit, largest = self.options.at_most, found.largest
         if limit is not None and largest.difference > limit:
             what = f"the runs differ by {largest.difference:.3g} in {found.metric} at step {largest.step}"
-            raise UserError(Problem(key="task.at_most", what=f"{what}, more than {limit:.3g}"))
+            raise CheckFailed(Problem(key="task.at_most", what=f"{what}, more than {limit:.3g}"))
         return int(ExitCode.DONE)
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from primus_hydra.config.composed import Composed
-from primus_hydra.errors import ExitCode
+from primus_hydra.errors import ExitCode, PrimusError
 from primus_hydra.launch.verdict import LaunchResult
 from primus_hydra.run.checkpoints import complete_steps
 from primus_hydra.run.history import EndWord
 from primus_hydra.run.metrics import read_metrics
 from primus_hydra.run.paths import RunPaths
-from primus_hydra.run.state import read_state
+from primus_hydra.run.state import RunState, read_state, write_state
 from primus_hydra.runtime.trackers.status import read_tracker_status
 from primus_hydra.ui.closing import Closing, Ending, Failure, losses_of, show_closing, tail_of
-from primus_hydra.ui.plot import plot_loss
+from primus_hydra.ui.screen import show
 
 logger = logging.getLogger(__name__)
 
@@ -39,13 +39,31 @@ def status_of(result: LaunchResult) -> EndWord:
     return _STATUS.get(result.exit_code, "failed")
 
 
+def broken_launch(error: BaseException) -> LaunchResult:
+    """Return the end of an attempt whose ranks could not be started or watched."""
+    code = error.exit_code if isinstance(error, PrimusError) else ExitCode.BUG
+    words = (str(error) or type(error).__name__).partition("\n")[0]
+    return LaunchResult(exit_code=int(code), message=f"the launch failed: {words}")
+
+
+def note_last_state(paths: RunPaths, state: RunState, say: Callable[[str], None]) -> None:
+    """Write the state of a run that has ended; `say` is told if the disk does not take it.
+
+    That is no reason to keep how the ranks ended from the user.
+    """
+    try:
+        write_state(paths.state, state)
+    except OSError as error:
+        say(f"WARNING: {paths.state} still says that the run is at work: {error.strerror or error}")
+
+
 def show_end(paths: RunPaths, composed: Composed, result: LaunchResult, *, step: int, seconds: float) -> None:
     """Draw the plot and print the closing lines of an attempt that ended now."""
     ending = _ENDING.get(result.exit_code, "failed")
     failure = None if ending != "failed" else _failure(result)
     show_closing(_closing(paths, composed, ending, step=step, seconds=seconds, failure=failure))
     if failure is None and ending != "done":
-        print(f"  {result.message}" + (f"\n  log:          {result.log}" if result.log else ""))
+        show(f"  {result.message}\n" + (f"  log:          {result.log}\n" if result.log else ""), sys.stdout)
 
 
 def show_finished_before(paths: RunPaths, composed: Composed) -> None:
@@ -57,7 +75,8 @@ def show_finished_before(paths: RunPaths, composed: Composed) -> None:
 def command_line(overrides: Sequence[str]) -> list[str]:
     """Return the command for overrides as one would type it, program first."""
     program = Path(sys.argv[0])
-    words = ["python", "-m", "primus_hydra"] if program.name == "__main__.py" else [program.name]
+    by_module = program.name in ("__main__.py", "node.py")
+    words = ["python", "-m", "primus_hydra"] if by_module else [program.name]
     return [*words, *overrides]
 
 
@@ -109,6 +128,9 @@ def command_of_run(paths: RunPaths, composed: Composed) -> list[str]:
 
 
 def _plot(paths: RunPaths) -> Path | None:
+    # Only now: its library takes most of a second to import, which no start should wait for.
+    from primus_hydra.ui.plot import plot_loss
+
     try:
         return plot_loss(paths.metrics, paths.plots / "loss.png", paths.root.name)
     except OSError as error:

@@ -15,17 +15,23 @@ from primus_hydra.config.resolve import flatten
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.config.suggest import did_you_mean
 from primus_hydra.data.tokenizer import tokenizer_vocab_size
-from primus_hydra.errors import Problem, UserError
+from primus_hydra.errors import Problem, UserError, raise_all
+from primus_hydra.hooks.entry import read_hooks
 from primus_hydra.host.packages import installed_version
+from primus_hydra.launch.cluster.allocation import ClusterNode
 from primus_hydra.launch.environment import EnvVariable
 from primus_hydra.launch.plan import LaunchPlan
 from primus_hydra.patching import PatchContext, Selection
 from primus_hydra.run.lock import read_holder
+from primus_hydra.slurm.script import script_text, srun_argv
+from primus_hydra.tasks.disk_room import room_problem
 from primus_hydra.tasks.patches import patch_rows
 from primus_hydra.tasks.preparation import Standing, plan_attempt, standing_of
 from primus_hydra.tasks.readiness import Examination, examine
+from primus_hydra.tasks.submission import Checked, next_submission, slurm_job, submission_problems
 from primus_hydra.ui.plan_view import (
     BackendPart,
+    HookLine,
     LaunchPart,
     LayoutPart,
     ModelPart,
@@ -34,6 +40,7 @@ from primus_hydra.ui.plan_view import (
     PlanView,
     RankLine,
     RunPart,
+    SubmissionPart,
     ValueLine,
     Variable,
 )
@@ -53,7 +60,10 @@ class Planned:
 
 def plan_job(composed: Composed) -> Planned:
     """Plan what `task=train` would do now; raises UserError with everything the user must mend."""
-    found = examine(composed.job, os.environ)
+    submitted = composed.launcher == "submitit"
+    found = examine(composed.job, os.environ, on_this_host=not submitted)
+    if submitted:
+        raise_all([*found.users, *submission_problems(composed)])
     standing = standing_of(composed)
     launch = plan_attempt(
         composed,
@@ -62,6 +72,7 @@ def plan_job(composed: Composed) -> Planned:
         attempt=standing.attempt,
         data=None,
         resume_from=standing.step if standing.kind == "resume" else None,
+        planned=_planned_node(composed.job.launch.nodes) if submitted else None,
     )
     return Planned(composed=composed, examination=found, standing=standing, launch=launch)
 
@@ -81,7 +92,22 @@ def view_of(planned: Planned, show: str) -> PlanView:
         launch=_launch(planned.launch),
         patches=tuple(_patches(planned.examination)),
         notes=(*model_notes, *_notes(planned)),
+        hooks=tuple(_hooks(job)),
+        submission=_submission(planned) if planned.composed.launcher == "submitit" else None,
     )
+
+
+def _planned_node(nodes: int) -> ClusterNode:
+    """Return the first node of a job that Slurm has not allocated yet: the hosts have no names."""
+    hosts = tuple(f"NODE_{index}" for index in range(nodes))
+    return ClusterNode(job_id="JOB", restart=0, index=0, hosts=hosts, port=0)
+
+
+def _submission(planned: Planned) -> SubmissionPart:
+    paths = planned.standing.paths
+    checked = Checked(composed=planned.composed, ready=planned.examination.ready(), paths=paths)
+    job = slurm_job(checked, next_submission(paths))
+    return SubmissionPart(script=script_text(job), srun=tuple(srun_argv(job)))
 
 
 def values_of(composed: Composed, show: str) -> list[ValueLine]:
@@ -185,7 +211,7 @@ def _launch(plan: LaunchPlan) -> LaunchPart:
     return LaunchPart(
         how=plan.how,
         binding=plan.binding.reason,
-        argv=plan.argv,
+        argv=plan.started,
         environment=tuple(_variable(variable) for variable in sorted(shared, key=lambda v: v.name)),
         ranks=tuple(
             RankLine(
@@ -218,15 +244,34 @@ def _patches(found: Examination) -> Iterator[PatchLine]:
         yield PatchLine(id=row.id, phase=row.phase, status=row.status, reason=row.reason, why=row.why)
 
 
+def _hooks(job: JobConfig) -> Iterator[HookLine]:
+    hooks, _ = read_hooks(job.hooks)
+    for hook in hooks:
+        yield HookLine(phase=hook.phase, name=hook.name, what=hook.what, timeout_s=hook.timeout_s)
+
+
 def _notes(planned: Planned) -> Iterator[NoteLine]:
     yield from (NoteLine(what=note) for note in planned.composed.notes if note)
     yield from (_note(problem) for problem in planned.examination.hosts)
     yield from (_note(problem) for problem in planned.standing.problems)
+    yield from (_note(problem) for problem in _room(planned))
     for damaged in planned.standing.set_aside:
         yield NoteLine(what=f"the checkpoint {damaged.path.name} would be set aside: {damaged.reason}")
+    if planned.composed.launcher == "submitit":
+        what = "threads, CPUs and the network of a rank are decided on its node; those shown are of this machine"
+        yield NoteLine(what=what)
     holder = read_holder(planned.standing.paths.lock)
     if holder is not None:
         yield NoteLine(what=f"another attempt seems to be at work in the run: {holder}")
+
+
+def _room(planned: Planned) -> list[Problem]:
+    """Return what the disk lacks; of a job for another machine only that one's disk would tell."""
+    standing = planned.standing
+    if planned.examination.hosts or standing.kind in ("finished", "refused"):
+        return []
+    problem = room_problem(standing.paths, planned.composed.job)
+    return [] if problem is None else [problem]
 
 
 def _note(problem: Problem) -> NoteLine:

@@ -6,6 +6,7 @@ One function makes the launch plan of both, so that what is shown is what is exe
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +16,11 @@ from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import Problem, UserError
 from primus_hydra.host.cores import usable_cores
 from primus_hydra.host.topology import read_topology
+from primus_hydra.launch.cluster.allocation import ClusterNode
+from primus_hydra.launch.cluster.meeting import current_host
+from primus_hydra.launch.containment import contain, is_contained, python_inside
+from primus_hydra.launch.environment import EnvVariable
+from primus_hydra.launch.node_environment import node_network
 from primus_hydra.launch.outer import outer_launch, python_argv
 from primus_hydra.launch.plan import LaunchPlan, plan_launch
 from primus_hydra.run.checkpoints import SetAside, find_checkpoint
@@ -66,12 +72,17 @@ def plan_attempt(
     attempt: int,
     data: PreparedData | None,
     resume_from: int | None,
+    hooks: Sequence[EnvVariable] = (),
+    planned: ClusterNode | None = None,
 ) -> LaunchPlan:
-    """Plan an attempt from this process: its environment, cores, GPUs, interpreter and outer launcher.
+    """Plan an attempt from this process: its environment, cores, GPUs, interpreter, outer launcher or cluster.
 
-    `data` is None where nothing was prepared, for a plan that is not executed. Raises as `plan_launch` does.
+    `data` is None where nothing was prepared, for a plan that is not executed; `hooks` is what hooks have set;
+    `planned` stands for the first node of a job that is not allocated yet.
+    Raises as `plan_launch` does, and HostError for a network that this node of a cluster cannot serve.
     """
-    return plan_launch(
+    host = current_host()
+    plan = plan_launch(
         composed.job,
         ready.layout,
         paths=paths,
@@ -81,10 +92,14 @@ def plan_attempt(
         backend=ready.backend,
         inherited=os.environ,
         cores=usable_cores(),
-        python=python_argv(),
-        topology=read_topology(ready.gpus),
-        outer=outer_launch(os.environ),
+        python=python_inside(composed.job) if is_contained(composed.job) else python_argv(),
+        topology=read_topology(ready.gpus) if planned is None else None,
+        outer=outer_launch(os.environ) if host is None and planned is None else None,
+        cluster=host.node if host is not None else planned,
+        network=node_network(composed.job, host.node) if host is not None else (),
+        hooks=hooks,
     )
+    return contain(plan, composed.job)
 
 
 def is_finished(paths: RunPaths, job: JobConfig) -> bool:

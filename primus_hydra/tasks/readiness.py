@@ -11,13 +11,17 @@ from dataclasses import dataclass
 
 from primus_hydra.config.instantiate import load_target
 from primus_hydra.config.layout import Layout, layout_of
-from primus_hydra.config.schema import JobConfig
+from primus_hydra.config.schema import JobConfig, NetworkConfig
 from primus_hydra.data.check import check_data, missing_on_host
 from primus_hydra.errors import HostError, PrimusError, Problem, UserError
+from primus_hydra.hooks.entry import read_hooks
 from primus_hydra.host.detect import Detection, detect_platform
 from primus_hydra.host.gpu import Gpu
 from primus_hydra.host.packages import checkout_commit
+from primus_hydra.launch.container_check import container_problems, engine_problems
+from primus_hydra.launch.containment import is_contained
 from primus_hydra.launch.host_check import host_problems
+from primus_hydra.launch.outer import outer_launch
 from primus_hydra.launch.plan import BackendFacts
 from primus_hydra.patching import REGISTRY, Selection, load_patches
 from primus_hydra.runtime.contracts import BackendAdapter
@@ -65,11 +69,14 @@ def examine(job: JobConfig, environment: Mapping[str, str], *, on_this_host: boo
     adapter = load_target(job.backend._target_, BackendAdapter, key="backend._target_")(job)  # type: ignore[type-abstract]
     layout, users = layout_of(job)
     users = [*users, *adapter.problems(), *_data_problems(job), *_patch_problems(job, environment)]
+    users += [*read_hooks(job.hooks, check_paths=job.launch.check_paths)[1], *_outer_problems(job, environment)]
+    users += container_problems(job, here=on_this_host, submitted=not on_this_host or "SLURM_STEP_ID" in environment)
     here = _detection(job, environment) if on_this_host else None
-    hosts = [*_host_problems(job, layout, here), *adapter.missing_packages()] if here else []
+    hosts = [*_host_problems(job, layout, here), *_missing_packages(job, adapter)] if here else []
     backend, lacking = _backend_facts(adapter)
     wrong = [problem for problem in lacking.problems if problem not in users] if isinstance(lacking, UserError) else []
-    missing = lacking.problems if isinstance(lacking, HostError) else ()
+    # A backend that is not here may be in the image.
+    missing = lacking.problems if isinstance(lacking, HostError) and not is_contained(job) else ()
     return Examination(
         job=job,
         layout=layout,
@@ -112,9 +119,29 @@ def _detection(job: JobConfig, environment: Mapping[str, str]) -> Detection:
     return detect_platform({job.platform.name: job.platform.product_names}, env=seen)
 
 
+def _outer_problems(job: JobConfig, environment: Mapping[str, str]) -> list[Problem]:
+    """Return what asks for something on every node where an outer launcher gives us only ranks."""
+    outer = outer_launch(environment)
+    if outer is None or outer.single_node:
+        return []
+    what = "an outer launcher started the ranks on several nodes: this cannot be done on each of them"
+    asked = (
+        ("hooks.pre_train", bool(job.hooks.pre_train), "use hooks.pre_launch, or start with hydra/launcher=submitit"),
+        ("network", job.network != NetworkConfig(), "export NCCL_* and GLOO_* there, or set env.NAME=VALUE"),
+    )
+    return [Problem(key=key, what=what, hint=hint) for key, wrong, hint in asked if wrong]
+
+
 def _host_problems(job: JobConfig, layout: Layout | None, here: Detection) -> list[Problem]:
     ranks = layout.ranks_per_node if layout else job.launch.ranks_per_node
-    return [*host_problems(job.platform, here, ranks), *missing_on_host(job), *tracker_problems(job)]
+    return [*host_problems(job.platform, here, ranks), *missing_on_host(job)]
+
+
+def _missing_packages(job: JobConfig, adapter: BackendAdapter) -> list[Problem]:
+    """Return what ranks need and is not installed; in a container they have the image's packages."""
+    if is_contained(job):
+        return engine_problems(job)
+    return [*tracker_problems(job), *adapter.missing_packages()]
 
 
 def _backend_facts(adapter: BackendAdapter) -> tuple[BackendFacts, PrimusError | None]:

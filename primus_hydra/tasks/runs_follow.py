@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from primus_hydra.errors import ExitCode
-from primus_hydra.run.condition import Condition, condition_of
+from primus_hydra.run.condition import Condition
 from primus_hydra.run.metrics import MetricsTail, Row, newest_rows
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.run.saved import saved_tree
+from primus_hydra.tasks.runs_jobs import RunLook
 from primus_hydra.ui.output import print_json, print_lines
 from primus_hydra.ui.progress import ProgressView
 from primus_hydra.ui.runs_text import headline
@@ -29,27 +30,29 @@ LOOK_EVERY_S = 0.3
 def follow_run(name: str, root: Path, *, as_json: bool) -> int:
     """Show each logged step as it comes, the last one first; in JSON one object per line. Always returns 0."""
     paths = RunPaths(root)
-    condition = condition_of(paths)
+    look = RunLook(paths)
+    condition = look.condition()
     try:
         if as_json:
-            _follow(paths, _print_rows)
+            _follow(paths, look, _print_rows)
         else:
             with ProgressView(_steps(paths, condition)) as view:
-                _follow(paths, view.feed)
-        condition = condition_of(paths)
+                _follow(paths, look, view.feed)
+        condition = look.condition()
     except KeyboardInterrupt:
-        condition = condition_of(paths)
+        condition = look.condition()
     if not as_json:
         print_lines([_last_word(name, condition)])
     return int(ExitCode.DONE)
 
 
-def _follow(paths: RunPaths, show: Callable[[Iterable[Row]], None]) -> None:
+def _follow(paths: RunPaths, look: RunLook, show: Callable[[Iterable[Row]], None]) -> None:
     tail = MetricsTail(paths.metrics, skip_existing=True)
     show(newest_rows(paths.metrics, 1))
     goes_on = True
     while goes_on and not _nobody_reads():
-        goes_on = condition_of(paths).live  # before the rows: the last ones are written before the end
+        condition = look.condition()  # before the rows: the last ones are written before the end
+        goes_on = condition.live or condition.word == "queued"
         show(tail.poll())
         time.sleep(LOOK_EVERY_S if goes_on else 0)
 

@@ -18,6 +18,8 @@ from primus_hydra.run.lock import Holding, LockHolder, holding
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.run.process import signal_process
 from primus_hydra.run.saved import saved_tree
+from primus_hydra.tasks.runs_jobs import job_of
+from primus_hydra.tasks.runs_stop_job import stop_job, unasked
 from primus_hydra.ui.output import print_json, print_lines
 from primus_hydra.ui.runs_text import headline
 
@@ -34,6 +36,11 @@ def stop_run(name: str, root: Path, *, as_json: bool, ending_s: float = ENDING_S
     """
     paths = RunPaths(root)
     held = holding(paths.lock)
+    job = job_of(paths) if held.life != "alive" else None
+    if job is not None and job.look.live:
+        return stop_job(name, paths, job, as_json=as_json, ending_s=ending_s)
+    if job is not None and job.look.word == "unknown" and held.life in ("unknown", "free"):
+        raise HostError(unasked(job))
     asked = held.holder is not None and _ask(paths, held)
     if asked and held.holder is not None:
         grace_s = _grace_s(paths)

@@ -22,6 +22,8 @@ from primus_hydra.config.provenance import Source
 from primus_hydra.data.prepare import prepare_data
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import ExitCode
+from primus_hydra.launch.cluster.meeting import current_host
+from primus_hydra.launch.environment import EnvVariable
 from primus_hydra.launch.local import launch
 from primus_hydra.launch.outer import current_publication
 from primus_hydra.launch.plan import LaunchPlan
@@ -38,8 +40,11 @@ from primus_hydra.run.retention import sweep_retired
 from primus_hydra.run.saved import RunCommand, write_command
 from primus_hydra.run.state import RunState, write_state
 from primus_hydra.run.storage import run_storage
+from primus_hydra.run.unsaved import read_unsaved
+from primus_hydra.tasks.attempt_hooks import AttemptHooks, check_hooks
 from primus_hydra.tasks.contract import Task
-from primus_hydra.tasks.ending import show_end, show_finished_before, status_of
+from primus_hydra.tasks.disk_room import refuse_too_little_room
+from primus_hydra.tasks.ending import broken_launch, note_last_state, show_end, show_finished_before, status_of
 from primus_hydra.tasks.preparation import is_finished, plan_attempt
 from primus_hydra.tasks.readiness import Ready, check_ready
 from primus_hydra.tasks.run_folder import (
@@ -50,7 +55,10 @@ from primus_hydra.tasks.run_folder import (
     run_paths,
 )
 from primus_hydra.ui.progress import ProgressView
+from primus_hydra.ui.screen import show
 
+_PAST_LOCK_S = 180.0
+"""How long a network file system may keep the lock of a machine that died (NFS: 90 s)."""
 STATE_EVERY_S = 5.0
 """How often the step in the run's state is renewed while ranks run."""
 
@@ -76,29 +84,40 @@ class Train(Task):
 
     def run(self, composed: Composed) -> int:
         """Train, and return the exit code of the attempt."""
+        if composed.launcher == "submitit":
+            from primus_hydra.tasks.submit import submit_run  # only here: submitit is slow to import
+
+            return submit_run(composed)
         ready = check_ready(composed.job, os.environ)
         paths = run_paths(composed)
         refuse_other_training(paths, composed.tree, composed.job.resume)
         if is_finished(paths, composed.job):
             show_finished_before(paths, composed)
             return int(ExitCode.DONE)
+        refuse_too_little_room(paths, composed.job)
+        check_hooks(composed.job)
         with ProgressView(composed.job.training.steps) as view:
             for note in _notes(composed):
                 view.say(note)
             data = prepare_data(composed.job, report=view.status)
             with run_storage(paths.root):
                 paths.root.mkdir(parents=True, exist_ok=True)
-                with RunLock(paths.lock):
+                with _lock(paths):
                     return self._attempt(_Attempt(composed, ready, paths, view), data)
 
     def run_points(self, points: Sequence[Composed]) -> int:
         """Train one point after the other; a stop that is asked for ends the sweep, whatever the point made of it."""
+        if points and points[0].launcher == "submitit":
+            from primus_hydra.tasks.submit import submit_points
+
+            return submit_points(points)
         codes: list[int] = []
         for number, point in enumerate(points, start=1):
             codes.append(self.run(point))
             if self._stop_code is not None:
                 if number < len(points):
-                    print(f"the sweep was stopped: {len(points) - number} of {len(points)} points were not started")
+                    left = f"{len(points) - number} of {len(points)} points were not started"
+                    show(f"the sweep was stopped: {left}\n", sys.stdout)
                 return max(*codes, self._stop_code)
         return max(codes, default=int(ExitCode.DONE))
 
@@ -112,6 +131,14 @@ class Train(Task):
             interrupted = attempt.told_to_stop == signal.SIGINT
             self._stop_code = int(ExitCode.INTERRUPTED if interrupted else ExitCode.REQUEUE)
         return code
+
+
+def _lock(paths: RunPaths) -> RunLock:
+    """Return the lock; where a scheduler started the job again, the one before may seem to hold it for a while."""
+    host = current_host()
+    if host is None:
+        return RunLock(paths.lock)
+    return RunLock(paths.lock, wait_s=_PAST_LOCK_S if host.node.restart else 0.0, job=host.node.run_id)
 
 
 def _notes(composed: Composed) -> list[str]:
@@ -132,7 +159,9 @@ class _Attempt:
         self.paths = paths
         self.view = view
         self.number = next_attempt(paths)
+        self.hooks = AttemptHooks(composed.job, paths, self.number, view)
         self.started_at = time.time()
+        self.started_s = time.monotonic()
         self.told_to_stop: int | None = None
 
     def run(self, data: PreparedData) -> int:
@@ -143,9 +172,20 @@ class _Attempt:
         plan = self._plan(data, step)
         self._write(plan)
         self._note_running(step or 0)
-        self.view.status(f"starting {plan.spec.world_size} rank(s) on {job.platform.name}")
-        result = self._launch(plan)
+        try:
+            result = self._run_ranks(data, step)
+        except BaseException as error:  # the error is shown by whoever gets it; the run must not seem to be at work
+            self._note_result(broken_launch(error), "failed", step or 0)
+            raise
         return self._finish(result, step or 0)
+
+    def _run_ranks(self, data: PreparedData, step: int | None) -> LaunchResult:
+        before = self.hooks.before()
+        if before.refusal is not None:
+            return before.refusal
+        plan = self._plan(data, step, before.variables)
+        self.view.status(f"starting {plan.spec.world_size} rank(s) on {self.composed.job.platform.name}")
+        return self._launch(plan)
 
     def _choose_checkpoint(self) -> int | None:
         sweep_retired(self.paths)
@@ -159,8 +199,10 @@ class _Attempt:
             self.view.say(f"going on from the checkpoint at step {choice.step}")
         return choice.step
 
-    def _plan(self, data: PreparedData, step: int | None) -> LaunchPlan:
-        return plan_attempt(self.composed, self.ready, self.paths, attempt=self.number, data=data, resume_from=step)
+    def _plan(self, data: PreparedData, step: int | None, hooks: Sequence[EnvVariable] = ()) -> LaunchPlan:
+        return plan_attempt(
+            self.composed, self.ready, self.paths, attempt=self.number, data=data, resume_from=step, hooks=hooks
+        )
 
     def _write(self, plan: LaunchPlan) -> None:
         plan.spec.attempt_paths.root.mkdir(parents=True, exist_ok=True)
@@ -169,30 +211,46 @@ class _Attempt:
         write_json(self.paths.provenance, _sources(self.composed.provenance))
 
     def _launch(self, plan: LaunchPlan) -> LaunchResult:
-        publication = current_publication()
+        publication, host = current_host() or current_publication(), current_host()
         tail = MetricsTail(self.paths.metrics, skip_existing=True)
-        watching = _Watching(self.view, tail, self._note_running)
-        return launch(plan, watching, published=publication.spec if publication else None)
+        watching = _Watching(self.view, tail, self.paths.attempt(self.number).unsaved, self._note_step)
+        result = launch(
+            plan,
+            watching,
+            published=publication.spec if publication else None,
+            elsewhere=host.news if host else None,
+        )
+        watching.tell_unsaved()
+        return host.gather(result) if host else result
 
     def _note_running(self, step: int) -> None:
         self._note(RunState(status="running", step=step, **self._facts()))
 
+    def _note_step(self, step: int) -> None:
+        with contextlib.suppress(OSError):  # a disk that is full for a while must not end the ranks
+            self._note_running(step)
+
     def _finish(self, result: LaunchResult, start: int) -> int:
-        self.told_to_stop = result.signal
         self.view.close()
         step = max(start, result.step or 0, *complete_steps(self.paths)[-1:])
         status = status_of(result)
-        self._note(
-            RunState(status=status, step=step, exit_code=result.exit_code, message=result.message, **self._facts())
-        )
-        self._note_end(result, status, step)
+        self._note_result(result, status, step)
+        ranks_end, result = result, self.hooks.after(result, status, step)
+        if result.message != ranks_end.message:
+            self._note_result(result, status, step)
+        self.told_to_stop = result.signal
         account = goodput(read_attempts(self.paths), read_metrics(self.paths.metrics))
         if account is not None:
             with contextlib.suppress(OSError):  # the end of a run on a full disk is told all the same
                 write_json(self.paths.goodput, account.to_json())
             self.view.say(account.describe())
-        show_end(self.paths, self.composed, result, step=step, seconds=time.time() - self.started_at)
+        show_end(self.paths, self.composed, result, step=step, seconds=time.monotonic() - self.started_s)
         return result.exit_code
+
+    def _note_result(self, result: LaunchResult, status: EndWord, step: int) -> None:
+        state = RunState(status=status, step=step, exit_code=result.exit_code, message=result.message, **self._facts())
+        note_last_state(self.paths, state, self.view.say)
+        self._note_end(result, status, step)
 
     def _note_end(self, result: LaunchResult, status: EndWord, step: int) -> None:
         end = AttemptEnd(
@@ -235,11 +293,13 @@ def _sources(provenance: Mapping[str, object]) -> dict[str, object]:
 
 
 class _Watching:
-    """Feeds the progress view with what the ranks log, and notes the step in the run's state now and then."""
+    """Feeds the progress view with what the ranks log; now and then notes the step, and tells of skipped saves."""
 
-    def __init__(self, view: ProgressView, tail: MetricsTail, note: Callable[[int], None]) -> None:
+    def __init__(self, view: ProgressView, tail: MetricsTail, unsaved: Path, note: Callable[[int], None]) -> None:
         self._view = view
         self._tail = tail
+        self._unsaved = unsaved
+        self._skipping = False
         self._note = note
         self._noted_at = time.monotonic()
 
@@ -251,6 +311,14 @@ class _Watching:
         if step is not None and time.monotonic() - self._noted_at > STATE_EVERY_S:
             self._noted_at = time.monotonic()
             self._note(step)
+            self.tell_unsaved()
+
+    def tell_unsaved(self) -> None:
+        """Say that saves are skipped, or are not any more: once for each change."""
+        note = read_unsaved(self._unsaved)
+        if (note is not None) != self._skipping:
+            self._skipping = note is not None
+            self._view.say(f"WARNING: {note.describe()}" if note else "checkpoints are saved again")
 
     def say(self, text: str) -> None:
         """Show a line."""

@@ -6,7 +6,6 @@ whether a run may go on.
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import signal
 import sys
@@ -15,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TextIO
 
-from rich.console import Console
 from rich.text import Text
 
 from primus_hydra.run.metrics import Row, last_per_step, number
+from primus_hydra.ui.screen import show_lines
 from primus_hydra.ui.words import amount, duration, loss
 
 Ending = Literal["done", "finished_before", "interrupted", "saved", "failed", "hung"]
@@ -102,15 +101,7 @@ def closing_lines(closing: Closing) -> list[Text]:
 def show_closing(closing: Closing, stream: TextIO | None = None) -> None:
     """Print the closing lines to `stream` (standard output by default)."""
     target = sys.stdout if stream is None else stream
-    lines = closing_lines(closing)
-    with contextlib.suppress(BrokenPipeError):
-        if target.isatty():
-            console = Console(file=target, highlight=False, soft_wrap=True)
-            for line in lines:
-                console.print(line)
-        else:
-            target.write("".join(f"{line.plain}\n" for line in lines))
-            target.flush()
+    show_lines(closing_lines(closing), target)
 
 
 def _headline(closing: Closing) -> list[Text]:
@@ -143,8 +134,10 @@ def _losses(closing: Closing) -> str:
 def _failure(failure: Failure | None) -> list[Text]:
     if failure is None:
         return []
-    head = f"  rank {failure.rank} {_how(failure.exit_code)}"
-    lines = [Text(head + (f": {failure.message}" if failure.message else ""), style="bold")]
+    who, said = f"rank {failure.rank} ", failure.message or ""
+    # Of a rank that left without a word the message tells how it ended, and whose end it is.
+    told = said if said.startswith(who) else f"{who}{_how(failure.exit_code)}" + (f": {said}" if said else "")
+    lines = [Text(f"  {told}", style="bold")]
     if failure.tail:
         lines.append(Text(f"  the last lines of {failure.log}:"))
         lines += [Text(f"  | {line}", style="dim") for line in failure.tail]

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import TextIO
 
-from rich.console import Console
 from rich.text import Text
 
-from primus_hydra.errors import HostError, PrimusError, Problem
-
-_HEADS = {True: "this machine cannot do that", False: "the configuration cannot be used"}
+from primus_hydra.errors import PrimusError, Problem
+from primus_hydra.ui.screen import show, show_lines
 
 
 def error_lines(error: PrimusError) -> list[Text]:
     """Return the lines of an error; several problems are counted and numbered."""
     problems = error.problems
-    head = _HEADS[isinstance(error, HostError)]
     count = f" ({len(problems)} problems)" if len(problems) > 1 else ""
-    lines = [Text.assemble(("error: ", "bold red"), f"{head}{count}")]
+    lines = [Text.assemble(("error: ", "bold red"), f"{error.headline}{count}")]
     for number, problem in enumerate(problems, start=1):
         lines += _problem_lines(problem, f"{number}. " if len(problems) > 1 else "")
     return lines
@@ -28,24 +24,16 @@ def error_lines(error: PrimusError) -> list[Text]:
 def show_error(error: PrimusError, stream: TextIO | None = None) -> None:
     """Print an error to `stream` (standard error by default); without colour and wrapping unless it is a terminal."""
     target = sys.stderr if stream is None else stream
-    with contextlib.suppress(BrokenPipeError):
-        if target.isatty():
-            console = Console(file=target, highlight=False, soft_wrap=True)
-            for line in error_lines(error):
-                console.print(line)
-        else:
-            target.write("".join(f"{line.plain}\n" for line in error_lines(error)))
-            target.flush()
+    show_lines(error_lines(error), target)
 
 
 def show_bug(trace: str, stream: TextIO | None = None) -> None:
     """Print a traceback, and that it is our fault and not the user's."""
     target = sys.stderr if stream is None else stream
-    with contextlib.suppress(BrokenPipeError):
-        target.write(
-            f"{trace}error: this is a bug of primus_hydra, not of your configuration; please report the lines above\n"
-        )
-        target.flush()
+    show(
+        f"{trace}error: this is a bug of primus_hydra, not of your configuration; please report the lines above\n",
+        target,
+    )
 
 
 def _problem_lines(problem: Problem, mark: str) -> list[Text]:

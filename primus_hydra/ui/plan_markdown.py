@@ -23,6 +23,14 @@ def _parts(view: PlanView) -> Iterator[str]:
         ("key", "value", "source"),
         [(_code(line.key), _code(plain(line.value)), words.source_words(line)) for line in view.values],
     )
+    if view.hooks:
+        yield _part(
+            "hooks, which a plan does not run",
+            ("when", "name", "what", "time"),
+            [(hook.phase, hook.name, _code(hook.what), f"at most {hook.timeout_s:g} s") for hook in view.hooks],
+        )
+    if view.submission is not None:
+        yield f"## Script for Slurm\n\n{_fenced(view.submission.script)}"
     yield f"## Process that is started\n\n{words.how_words(view)}\n\n```sh\n{shlex.join(view.launch.argv)}\n```\n"
     yield _part(
         "environment of every rank",
@@ -64,6 +72,14 @@ def _patches(view: PlanView) -> Iterator[str]:
 
 def _part(title: str, head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> str:
     return f"## {title[0].upper()}{title[1:]}\n\n{_table(head, rows)}"
+
+
+def _fenced(script: str) -> str:
+    """Return a script as a block; a configuration that holds a fence gets a longer one around it."""
+    fence = "```"
+    while fence in script:
+        fence += "`"
+    return f"{fence}sh\n{script}{fence}\n"
 
 
 def _table(head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> str:

@@ -20,6 +20,10 @@ def plan_text(view: PlanView) -> str:
 def _lines(view: PlanView) -> Iterator[str]:
     yield from columns(words.facts(view))
     yield from _section(words.values_title(view), _values(view))
+    yield from _section("hooks, which a plan does not run", _hooks(view))
+    if view.submission is not None:
+        yield from _section("srun, in the script for Slurm", [shlex.join(view.submission.srun)])
+        yield from _section("script for Slurm", view.submission.script.splitlines())
     yield from _section(f"process that is started ({words.how_words(view)})", [shlex.join(view.launch.argv)])
     yield from _section("environment of every rank", _variables(view.launch.environment))
     yield from _section("ranks", _ranks(view.launch.ranks, view.launch.argv))
@@ -52,6 +56,10 @@ def _ranks(ranks: tuple[RankLine, ...], started: tuple[str, ...]) -> list[str]:
         if len(common) > 1:
             rows.append(("", "", shlex.join(rank.argv)))
     return [*lines, *columns(rows), *([more] if more else [])]
+
+
+def _hooks(view: PlanView) -> list[str]:
+    return columns([(hook.phase, hook.name, hook.what, f"at most {hook.timeout_s:g} s") for hook in view.hooks])
 
 
 def _patches(view: PlanView) -> list[str]:

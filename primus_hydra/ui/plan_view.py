@@ -103,6 +103,14 @@ class LaunchPart:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SubmissionPart:
+    """What is given to Slurm: the whole script, and srun with its options and the command of a node's task in it."""
+
+    script: str
+    srun: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PatchLine:
     """One registered patch, and what a run would decide on it."""
 
@@ -111,6 +119,16 @@ class PatchLine:
     status: str
     reason: str
     why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HookLine:
+    """One hook: when it runs, its name, what it runs, and for how long at most."""
+
+    phase: str
+    name: str
+    what: str
+    timeout_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,3 +154,5 @@ class PlanView:
     launch: LaunchPart
     patches: tuple[PatchLine, ...]
     notes: tuple[NoteLine, ...]
+    submission: SubmissionPart | None = None
+    hooks: tuple[HookLine, ...] = ()

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from primus_hydra.run.metrics import Row
 from primus_hydra.ui.pace import Pace, Snapshot
+from primus_hydra.ui.screen import show
 from primus_hydra.ui.words import amount, duration, loss
 
 FIRST_STEPS = 3
@@ -168,13 +169,14 @@ class _Plain(_Screen):
         self._printed_at = self._clock()
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self._stream.write(text + "\n")
-            self._stream.flush()
+        show(f"{text}\n", self._stream)
 
 
 class _Live(_Screen):
-    """One line that moves; rich keeps other prints of this process above it."""
+    """One line that moves; rich keeps other prints of this process above it.
+
+    A terminal that goes away fails before its SIGHUP is heard; that is not to end a run.
+    """
 
     def __init__(self, stream: TextIO, total_steps: int) -> None:
         self._total = total_steps
@@ -190,11 +192,13 @@ class _Live(_Screen):
         self._progress.start()
 
     def status(self, text: str) -> None:
-        self._progress.update(self._task, description=text, total=None, completed=0, refresh=True)
+        with contextlib.suppress(OSError):
+            self._progress.update(self._task, description=text, total=None, completed=0, refresh=True)
         self._shown = None
 
     def say(self, text: str) -> None:
-        self._console.print(Text(text))
+        with contextlib.suppress(OSError):
+            self._console.print(Text(text))
 
     def step(self, shot: Snapshot) -> None:
         self._shown = shot
@@ -206,11 +210,13 @@ class _Live(_Screen):
             return
         bar = max(8, self._columns() // 6)
         text = line_of(self._shown, self._total, self._columns() - bar - 1)
-        self._progress.update(self._task, description=text, total=self._total, completed=self._shown.step)
+        with contextlib.suppress(OSError):
+            self._progress.update(self._task, description=text, total=self._total, completed=self._shown.step)
 
     def close(self) -> None:
-        self.refresh()
-        self._progress.stop()
+        with contextlib.suppress(OSError):
+            self.refresh()
+            self._progress.stop()
 
     def _columns(self) -> int:
         return self._console.width or shutil.get_terminal_size().columns

@@ -12,6 +12,7 @@ from primus_hydra.run.history import AttemptRecord, RankPlace
 from primus_hydra.run.listing import RunSummary
 from primus_hydra.run.metrics import Row, number
 from primus_hydra.run.overview import CheckpointRecord, RunOverview
+from primus_hydra.run.submission import JobStanding
 from primus_hydra.ui.words import amount, duration, loss
 
 _HEAD = ("run", "state", "step", "loss", "attempts", "restarts", "last news", "goodput")
@@ -39,7 +40,10 @@ def headline(name: str, condition: Condition, step: int | None = None) -> str:
     after = "" if reached is None else f" after step {_of(reached, state.steps if state else None)}"
     message = f": {state.message}" if state and state.message else ""
     holder = condition.holder or "its launcher"
+    job = condition.job
     words = {
+        "queued": f"queued{after}: {_job(job)}",
+        "cancelled": f"its job is gone before an attempt began: {_job(job)}; task.action=logs shows what it said",
         "starting": "starting",
         "running": f"running{after}, attempt {condition.attempt}",
         "silent": f"silent{after}: {holder} cannot be seen from this machine, and the run has written nothing for long",
@@ -61,12 +65,14 @@ def overview_lines(overview: RunOverview, *, now: float) -> Iterator[str]:
     yield from _labelled("measured", [measured] if measured else [])
     yield from _labelled("last news", [_ago(condition.news_at, now)] if condition.news_at is not None else [])
     yield from _labelled("launcher", [str(condition.holder)] if condition.live and condition.holder else [])
+    yield from _labelled("job", [_job(condition.job)] if condition.job else [])
     yield from _labelled("attempts", [_attempt(record) for record in overview.attempts])
     hangs = [f"attempt {record.number}: {record.hang}" for record in overview.attempts if record.hang]
     yield from _labelled("last hang", hangs[-1:])
     yield from _labelled("ranks", [_rank(place, now) for place in overview.ranks])
     yield from _labelled("goodput", [overview.goodput.describe().removeprefix("goodput ")] if overview.goodput else [])
     yield from _labelled("checkpoints", _checkpoints(overview.checkpoints))
+    yield from _labelled("not saved", [overview.unsaved.describe()] if overview.unsaved else [])
     yield from _labelled("directory", [str(overview.root)])
     if overview.command is not None:
         yield from _labelled("overrides", [" ".join(overview.command.overrides) or "none"])
@@ -85,10 +91,24 @@ def difference_lines(left: str, right: str, differences: Sequence[Difference]) -
                 yield from _difference(found, left, right)
 
 
+def _job(job: JobStanding | None) -> str:
+    """Return what is known of a job: its number, where it runs or why it waits, and how often it was requeued."""
+    if job is None:
+        return "no job is known"
+    look = job.look
+    if look.word == "unknown":
+        return f"{job.submission.job_id}, Slurm cannot be asked for it ({look.reason})"
+    state = look.state.lower() or "gone from Slurm's queue"
+    nodes = f" on {look.nodes}" if look.nodes else f" for {job.submission.nodes} node(s)"
+    reason = f" ({look.reason})" if look.reason else ""
+    again = f", requeued {look.restarts} time{'s' if look.restarts > 1 else ''}" if look.restarts else ""
+    return f"{job.submission.job_id}, {state}{nodes}{reason}{again}"
+
+
 def _list_row(run: RunSummary, now: float) -> tuple[str, ...]:
     return (
         run.name,
-        run.word,
+        f"{run.word} ({run.job.submission.job_id})" if run.job and run.job.look.live else run.word,
         "-" if run.step is None else _of(run.step, run.steps),
         "-" if run.loss is None else loss(run.loss),
         str(run.attempts),

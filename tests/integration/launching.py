@@ -110,5 +110,5 @@ def toy_path(site: Path) -> list[str]:
 def _install_toy(info: Path) -> None:
     info.mkdir(parents=True, exist_ok=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: primus-toy\nVersion: 1.0\n")
-    (info / "top_level.txt").write_text("primus_toy\n")
-    (info / "entry_points.txt").write_text("[primus_hydra.targets]\ntoy = primus_toy\n")
+    (info / "top_level.txt").write_text("primus_toy\nprimus_probe\n")
+    (info / "entry_points.txt").write_text("[primus_hydra.targets]\ntoy = primus_toy\nprobe = primus_probe\n")

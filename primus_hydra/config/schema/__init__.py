@@ -1,6 +1,9 @@
 """The typed schema of the configuration: dataclasses with a default, bounds, unit and one line of doc per key."""
 
+from primus_hydra.config.schema.container import ContainerConfig
 from primus_hydra.config.schema.data import DataConfig, TokenizerConfig
+from primus_hydra.config.schema.environment import DeterminismConfig, NetworkConfig
+from primus_hydra.config.schema.hooks import HooksConfig
 from primus_hydra.config.schema.key import REQUIRED, KeyInfo, info_of, key, node
 from primus_hydra.config.schema.model import ModelConfig, RopeScaling
 from primus_hydra.config.schema.observe import MetricsConfig, ProfilerConfig, TrackerConfig
@@ -8,6 +11,7 @@ from primus_hydra.config.schema.parallel import ParallelConfig
 from primus_hydra.config.schema.platform import PlatformConfig
 from primus_hydra.config.schema.root import JobConfig
 from primus_hydra.config.schema.run import BackendConfig, LaunchConfig, PatchesConfig, RunConfig, TimeoutsConfig
+from primus_hydra.config.schema.slurm import SlurmConfig
 from primus_hydra.config.schema.training import (
     CheckpointConfig,
     CompileConfig,
@@ -24,13 +28,17 @@ __all__ = [
     "BackendConfig",
     "CheckpointConfig",
     "CompileConfig",
+    "ContainerConfig",
     "DataConfig",
+    "DeterminismConfig",
+    "HooksConfig",
     "JobConfig",
     "KeyInfo",
     "LaunchConfig",
     "LrScheduleConfig",
     "MetricsConfig",
     "ModelConfig",
+    "NetworkConfig",
     "OptimizerConfig",
     "ParallelConfig",
     "PatchesConfig",
@@ -40,6 +48,7 @@ __all__ = [
     "RecomputeConfig",
     "RopeScaling",
     "RunConfig",
+    "SlurmConfig",
     "TimeoutsConfig",
     "TokenizerConfig",
     "TrackerConfig",

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from primus_hydra.config.schema.data import DataConfig, TokenizerConfig
+from primus_hydra.config.schema.environment import DeterminismConfig, NetworkConfig
+from primus_hydra.config.schema.hooks import HooksConfig
 from primus_hydra.config.schema.key import key, node
 from primus_hydra.config.schema.model import ModelConfig
 from primus_hydra.config.schema.observe import MetricsConfig, ProfilerConfig, TrackerConfig
@@ -53,7 +55,10 @@ class JobConfig:
     env: dict[str, str] = key(
         {}, "Environment variables for the ranks; they win over the platform's and the backend's."
     )
+    network: NetworkConfig = node(NetworkConfig, "Talk between nodes.")
+    determinism: DeterminismConfig = node(DeterminismConfig, "Results that repeat.")
     launch: LaunchConfig = node(LaunchConfig, "Starting the ranks.")
+    hooks: HooksConfig = node(HooksConfig, "What runs around the ranks.")
     run: RunConfig = node(RunConfig, "Identity and place of the run.")
     resume: Literal["auto", "never", "must"] = key("auto", "Continue from the newest complete checkpoint of the run.")
     task: dict[str, Any] = key({}, "What to do: the task's class and its own options.")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from primus_hydra.config.schema.container import ContainerConfig
 from primus_hydra.config.schema.key import REQUIRED, key, node
+from primus_hydra.config.schema.slurm import SlurmConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,10 @@ class LaunchConfig:
         True, "Check paths before the start; false: they are not checked here because they exist only on the nodes."
     )
     stop_grace_s: float = key(120.0, "Time to finish a step and save after a signal.", unit="s", gt=0)
+    wait: bool = key(True, "Follow a submitted job to its end; false: print its id, how to find it again, and leave.")
+    slurm: SlurmConfig = node(SlurmConfig, "What a job asks of Slurm.")
+    container: ContainerConfig = node(ContainerConfig, "The container that ranks run in.")
+    snapshot: bool = key(True, "Give a submitted job the code as it is now, whatever is edited while it waits or runs.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,6 +87,12 @@ class CheckpointConfig:
         None, "Checkpoints at multiples of this step are kept for good; null keeps none so.", unit="steps", gt=0
     )
     async_mode: Literal["disabled", "async", "async_pinned"] = key("disabled", "Write while training goes on.")
+    leave_free_gib: float | None = key(
+        0.0,
+        "Disk space that a save must leave free; null saves without looking whether there is room.",
+        unit="GiB",
+        ge=0,
+    )
     export_hf: bool = key(False, "Also write the final weights as Hugging Face safetensors.")
     export_dtype: Literal["float32", "bfloat16", "float16"] = key("float32", "Number format of the export.")
 

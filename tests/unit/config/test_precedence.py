@@ -16,6 +16,8 @@ LAYERS = (
     "data",
     "tokenizer",
     "platform",
+    "network",
+    "determinism",
     "parallel",
     "launch",
     "experiment",

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from primus_hydra.launch.environment import EnvVariable, environment_problems, rank_environment
+from primus_hydra.hooks.values import HookValues, HookVariable
+from primus_hydra.launch.environment import (
+    EnvVariable,
+    environment_problems,
+    hook_variables,
+    own_environment,
+    rank_environment,
+)
 from tests.support import make_job
 
 
@@ -78,3 +85,44 @@ def test_gloo_stays_on_loopback_on_one_node_only():
 def test_variables_of_the_launcher_are_refused_by_name():
     problems = environment_problems(make_job({"env": {"RANK": "0", "PRIMUS_RUN_DIR": "/x", "MINE": "1"}}))
     assert [problem.key for problem in problems] == ["env.RANK", "env.PRIMUS_RUN_DIR"]
+
+
+FOUND = EnvVariable(name="X", value="found", reason="a test")
+ASKED = EnvVariable(name="X", value="asked", reason="a test", over_shell=True)
+HOOKED_VALUES = (HookVariable(name="X", value="hook", hook="prepare"),)
+HOOKED = hook_variables(HookValues(variables=HOOKED_VALUES))
+
+
+@pytest.mark.parametrize(
+    ("given", "overrides", "winner"),
+    [
+        ({"asked": [FOUND]}, {"platform.env": {"X": "platform"}}, "found"),
+        ({"asked": [FOUND], "inherited": {"X": "shell"}}, {}, "shell"),
+        ({"asked": [ASKED], "inherited": {"X": "shell"}}, {}, "asked"),
+        ({"asked": [ASKED], "hooks": HOOKED}, {}, "hook"),
+        ({"hooks": HOOKED}, {"env": {"X": "job"}}, "job"),
+    ],
+)
+def test_hooks_and_what_is_asked_for_stand_between_shell_and_job(
+    given: dict[str, Any], overrides: dict[str, Any], winner: str
+):
+    assert variables(overrides, **given)["X"].value == winner
+
+
+def test_a_variable_of_a_hook_names_the_hook_and_extra_values_are_one_json():
+    found = hook_variables(HookValues(variables=HOOKED_VALUES, extra={"data": {"rows": 12}}), own=True)
+    assert [(v.name, v.value, v.reason, v.own) for v in found] == [
+        ("X", "hook", "hook prepare", True),
+        ("PRIMUS_EXTRA", '{"data": {"rows": 12}}', "extra values of hooks", True),
+    ]
+
+
+def test_another_node_adds_only_what_the_first_did_not_decide():
+    own = [FOUND, EnvVariable(name="Y", value="found", reason="a test"), EnvVariable(name="Z", value="", reason="")]
+    added = own_environment(own, shared={"X": "decided"}, inherited={"Y": "shell"})
+    assert [variable.name for variable in added] == ["Z"]
+
+
+@pytest.mark.parametrize("name", ["PRIMUS_EXTRA", "PRIMUS_HOOK_NAME", "PRIMUS_NODE", "PRIMUS_PARENT_PID"])
+def test_what_tells_hooks_and_nodes_who_they_are_is_the_launcher_s(name: str):
+    assert environment_problems(make_job({"env": {name: "1"}}))

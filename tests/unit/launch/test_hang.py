@@ -56,6 +56,12 @@ def test_the_rank_outside_the_collective_is_stuck() -> None:
     assert find_stuck(beats, {0: WAITING, 1: COMPUTING, 2: WAITING}) == (1,)
 
 
+def test_a_rank_that_cannot_even_write_its_stack_is_the_stuck_one() -> None:
+    beats = {0: beat(), 1: beat(), 2: beat()}
+    assert find_stuck(beats, {0: WAITING, 2: WAITING}) == (1,)
+    assert find_stuck(beats, {}) == (0, 1, 2)
+
+
 def test_where_all_wait_the_one_behind_is_stuck() -> None:
     beats = {0: beat(step=4), 1: beat(step=3)}
     assert find_stuck(beats, {0: WAITING, 1: WAITING}) == (1,)
@@ -64,6 +70,22 @@ def test_where_all_wait_the_one_behind_is_stuck() -> None:
 
 def test_where_nothing_tells_them_apart_all_are_named() -> None:
     assert find_stuck({0: beat(), 1: beat()}, {0: WAITING, 1: WAITING}) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        'torch/distributed/_functional_collectives.py", line 142 in wait_tensor',
+        'torch/distributed/distributed_c10d.py", line 3569 in _coalescing_manager',
+    ],
+)
+def test_a_collective_without_a_telling_name_is_one(frame: str) -> None:
+    assert waits(f"""Current thread 0x1 (most recent call first):
+  File "/torch/_ops.py", line 1350 in __call__
+  File "/{frame}
+  File "/lib/trainer.py", line 9 in train
+  File "/x/primus_hydra/runtime/rank.py", line 40 in main
+""")
 
 
 def test_a_stack_of_several_threads_is_read_for_the_rank_s_own() -> None:

@@ -10,6 +10,8 @@ import pytest
 from primus_hydra.config.layout import layout_of
 from primus_hydra.errors import UserError
 from primus_hydra.host.topology import NumaNode, Topology
+from primus_hydra.launch.cluster.allocation import ClusterNode
+from primus_hydra.launch.environment import EnvVariable
 from primus_hydra.launch.outer import OuterLaunch
 from primus_hydra.launch.plan import BackendFacts, LaunchPlan, plan_launch
 from primus_hydra.run.paths import RunPaths
@@ -123,3 +125,25 @@ def test_a_spec_survives_the_way_to_the_ranks(tmp_path: Path):
     for data, topology in ((None, None), (NO_DATA, TWO_NODES)):
         spec = plan({"parallel.dp_shard": 2}, paths=RunPaths(tmp_path), data=data, topology=topology).spec
         assert AttemptSpec.read(spec.write()) == spec
+
+
+OWN = EnvVariable(name="NCCL_IB_HCA", value="=mlx5_0:1", reason="a test", own=True)
+HOOKED = EnvVariable(name="FROM_HOOK", value="1", reason="hook prepare")
+
+
+def test_what_hooks_and_the_network_set_reaches_the_ranks():
+    planned = plan(network=[OWN], hooks=[HOOKED])
+    assert planned.variables()["NCCL_IB_HCA"] == "=mlx5_0:1"
+    assert planned.spec.environment["FROM_HOOK"] == "1"
+
+
+def test_variables_of_this_node_only_are_not_in_the_spec_that_all_nodes_read():
+    cluster = ClusterNode(job_id="1", restart=0, index=0, hosts=("a", "b"), port=10000)
+    planned = plan({"launch.nodes": 2, "parallel.dp_shard": 2}, network=[OWN], hooks=[HOOKED], cluster=cluster)
+    assert planned.variables()["NCCL_IB_HCA"] == "=mlx5_0:1"
+    assert planned.spec.environment["FROM_HOOK"] == "1"
+    assert "NCCL_IB_HCA" not in planned.spec.environment
+
+
+def test_strict_determinism_is_in_the_plan():
+    assert plan({"determinism": {"mode": "strict"}}).variables()["PYTHONHASHSEED"] == "0"

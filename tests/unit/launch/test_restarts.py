@@ -33,6 +33,33 @@ def test_progress_clears_what_was_before() -> None:
     assert [decision.restart for decision in found] == [True] * 4
 
 
+def test_a_start_that_fails_after_real_progress_is_tried_again_whatever_it_says() -> None:
+    found = decisions(*(Failure(step=step, said="port taken") for step in (5, -1, -1, 9)))
+    assert [(decision.restart, decision.wait_s) for decision in found] == [(True, 0), (True, 1), (True, 2), (True, 0)]
+
+
+def test_too_many_starts_in_a_row_without_a_step_end_the_attempt() -> None:
+    found = decisions(*(Failure(step=step, said=f"no {step}") for step in (5, -1, -1, -1)))
+    assert [decision.restart for decision in found] == [True, True, True, False]
+    assert found[-1].reason == "3 starts in a row failed before their first step"
+
+
+def test_a_failed_start_between_hides_no_failure_that_comes_back() -> None:
+    found = decisions(Failure(step=5, said="bad batch"), Failure(step=-1, said="x"), Failure(step=5, said="bad batch"))
+    assert [decision.restart for decision in found] == [True, True, False]
+    assert found[-1].reason == "the same failure came back at step 6"
+
+
+def test_steps_that_are_done_again_are_no_progress() -> None:
+    found = decisions(*(Failure(step=step, said=f"at {step}") for step in (9, 3, 5)))
+    assert [decision.restart for decision in found] == [True, True, False]
+
+
+def test_two_failures_that_take_turns_end_early() -> None:
+    found = decisions(*(Failure(step=step, said=said) for step, said in ((7, "a"), (5, "b"), (7, "a"))))
+    assert found[-1].reason == "the same failure came back at step 8"
+
+
 def test_a_failure_before_the_first_step_is_named_so() -> None:
     found = decisions(Failure(step=-1, said="a"), Failure(step=-1, said="a"))
     assert found[1].reason == "the same failure came back before the first step"

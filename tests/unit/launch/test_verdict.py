@@ -48,6 +48,8 @@ TABLE = [
     ("left with zero", evidence(finished(0), lost=1, exit_codes={}), 1, 1),
     ("left with zero, unseen", evidence(finished(0), own_exit_code=0), 1, 1),
     ("agent killed", evidence(own_exit_code=-9), 137, None),
+    ("agent killed, a rank seen first", evidence(lost=0, own_exit_code=-9), 137, None),
+    ("rank killed alone", evidence(finished(1), lost=0, exit_codes={0: -9}, own_exit_code=-9), 137, 0),
 ]
 
 
@@ -57,6 +59,12 @@ def test_the_verdict(what: str, given: Evidence, code: int, rank: int | None):
     assert (result.exit_code, result.failed_rank) == (code, rank)
     assert result.message
     assert (result.log is not None) == (code in (1, 2, 7, 137))
+
+
+def test_a_rank_that_never_opened_its_log_is_read_of_in_the_agent_s():
+    known = {"lost": None, "exit_codes": {1: 1}, "own_exit_code": 1}
+    logs = [judge(evidence(unnamed=frozenset(unnamed), **known), PATHS).log for unnamed in ((), (0,), (0, 1))]
+    assert logs == [PATHS.rank_log(1), PATHS.rank_log(1), PATHS.agent_log]
 
 
 def test_a_death_after_the_work_is_told():

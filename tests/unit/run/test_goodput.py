@@ -36,6 +36,14 @@ def test_the_parts_add_up_to_the_wall_time() -> None:
     assert account.losses()[0] == ("idle", 30)
 
 
+def test_a_clock_that_was_set_back_between_attempts_takes_no_time_away() -> None:
+    attempts = [AttemptTime(began=began, ended=began + 50, starts=(start(step=40),)) for began in (7200, 3600)]
+    account = goodput(attempts, [])
+
+    assert account is not None
+    assert (account.wall, account.idle, account.productive, account.launch) == (100, 0, 80, 20)
+
+
 def test_a_step_that_was_done_again_is_lost_and_one_logged_twice_is_not() -> None:
     assert replayed_seconds([row(1), row(2), row(2), row(3), row(4), row(3), row(4), row(5)]) == 4.0
 

@@ -186,7 +186,7 @@ def test_a_checkpoint_says_who_saved_it_and_for_which_model(paths: RunPaths, mon
     assert manifest is not None
     extra = manifest["extra"]
     assert isinstance(extra, dict)
-    assert (extra["backend"], extra["backend_version"]) == ("torchtitan", "1.0")
+    assert (extra["backend"], extra["backend_version"], extra["attempt"]) == ("torchtitan", "1.0", 1)
     assert extra["model"]["name"] == "llama3_tiny"
     assert extra["model"]["num_hidden_layers"] == 2
     # The model leaves its vocabulary open, so the data's counts.
@@ -273,22 +273,19 @@ def test_an_error_for_the_user_passes_through(paths: RunPaths, monkeypatch: pyte
 
 def test_a_restart_goes_on_from_what_this_attempt_saved(paths: RunPaths):
     spec = make_spec(paths, resume_from=5)
-    for step in (5, 9):
-        _checkpoint(paths, step)
-    path = spec.write()
-    manifest = paths.checkpoint(9) / "primus_checkpoint.json"
-    os.utime(path, (1000, 1000))
-    os.utime(manifest, (900, 900))
+    for step, attempt in ((5, 0), (9, 1), (12, 0)):
+        _checkpoint(paths, step, attempt)
+    spec.write()
     assert resume_step(spec, restart=0) == 5
-    assert resume_step(spec, restart=1) == resume_step(spec, restart=0)
-    os.utime(manifest, (1100, 1100))
+    assert resume_step(spec, restart=1) == 9
+    # Before the attempt began, by a clock that was set back since.
+    os.utime(paths.checkpoint(9) / "primus_checkpoint.json", (900, 900))
     assert resume_step(spec, restart=1) == 9
     (paths.checkpoint(9) / "data").write_text("cut")
     assert resume_step(spec, restart=1) == 5
 
 
-def _checkpoint(paths: RunPaths, step: int) -> None:
+def _checkpoint(paths: RunPaths, step: int, attempt: int) -> None:
     paths.checkpoint(step).mkdir(parents=True)
     (paths.checkpoint(step) / "data").write_text("whole")
-    write_manifest(paths.checkpoint(step), step)
-    os.utime(paths.checkpoint(step) / "primus_checkpoint.json", (900, 900))
+    write_manifest(paths.checkpoint(step), step, {"attempt": attempt})

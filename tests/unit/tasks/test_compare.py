@@ -66,6 +66,8 @@ def test_the_command_fails_if_the_difference_is_larger_than_allowed(
     assert code == 2
     assert "Largest difference" in text
     assert "the runs differ by 0.01 in loss at step 37, more than 0.001" in errors
+    assert "error: the check failed" in errors
+    assert "configuration" not in errors
 
 
 def test_a_run_may_be_named_by_its_path(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

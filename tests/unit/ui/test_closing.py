@@ -83,6 +83,12 @@ def test_a_failed_run_shows_the_rank_its_words_and_its_log():
     assert "  log:          runs/tiny/logs/rank-3.log" in lines
 
 
+def test_a_rank_that_left_without_a_word_is_told_of_once():
+    message = "rank 1 was killed by SIGKILL (often: out of memory) without a word"
+    lines = shown(ending="failed", failure=Failure(rank=1, exit_code=137, log=ROOT / "l", message=message))
+    assert lines[1] == f"  {message}"
+
+
 def test_a_dropped_tracker_is_told_at_the_end():
     assert "  wandb stopped: at step 12: no route" in shown(tracker_problems={"wandb": "at step 12: no route"})
 
