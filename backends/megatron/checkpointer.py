@@ -177,12 +177,19 @@ class Checkpointer:
         if not self._room.succeeded(save.step, save.error, last=save.last):
             return
         self._complete_files(save)
-        self._require(save.step, self._ranks.on_first(lambda: self._context.ledger.completed(save.step)))
-        if self._context.rank != 0:
-            self._context.ledger.completed(save.step)
+        # The disk may fill up as late as this: then the save is given up as one whose files were not written.
+        if not self._room.succeeded(save.step, self._marked_complete(save.step), last=save.last):
+            return
         self._complete.add(save.step)
         self._room.completed(save.step)
         self._delete_older(save.step)
+
+    def _marked_complete(self, step: int) -> OSError | None:
+        try:
+            self._context.ledger.completed(step)
+        except OSError as error:  # of the manifest, on the first rank alone
+            return error
+        return None
 
     def _measured_state(self) -> dict[str, Any]:
         """Return the state, and tell the room its size: to make it twice would cost the ranks a second exchange."""

@@ -136,6 +136,7 @@ class _Attempt:
         self._supervisor = Supervisor(plan.spec, plan.timeouts, self._ranks)
         self._lost: RankWatch | None = None
         self._lost_pid: int | None = None
+        self._lost_with: tuple[int, ...] = ()
         self._stragglers: list[RankWatch] = []
         self._lost_restart = 0
         self._patience_ends = float("inf")
@@ -217,11 +218,12 @@ class _Attempt:
         # After a restart, a rank that has not named itself anew still shows the end of the process before.
         newest = max(rank.restarts for rank in self._ranks)
         current = [rank for rank in self._ranks if rank.restarts == newest]
-        lost = next((rank for rank in current if rank.is_lost()), None)
-        first = lost or next((rank for rank in current if (said := rank.outcome) and not said.good), None)
+        lost = [rank for rank in current if rank.is_lost()]
+        first = lost[0] if lost else next((rank for rank in current if (said := rank.outcome) and not said.good), None)
         if first is None:
             return
         self._lost, self._lost_pid = first, first.pid
+        self._lost_with = tuple(rank.rank for rank in lost[1:])
         self._patience_ends = time.monotonic() + (STRAGGLER_S if lost else STRAGGLER_AFTER_ERROR_S)
         # Also one that has not named itself yet: it would wait for the lost one.
         self._stragglers, self._lost_restart = [rank for rank in self._ranks if rank is not first], newest
@@ -256,6 +258,7 @@ class _Attempt:
             exit_codes=self._exit_codes(code),
             own_exit_code=code,
             lost=lost,
+            lost_with=self._lost_with,
             unnamed=frozenset(rank.rank for rank in self._ranks if not rank.named and self._plan.how == "agent"),
             signal=self._stops.first,
             ended=self._ended,

@@ -25,10 +25,10 @@ class Evidence:
     """What is known when no rank runs any more.
 
     `exit_codes` are Popen's (negative for a signal) of ranks where known, `own_exit_code` that of the process that the
-    launcher started. `lost` is the first rank seen dead without an outcome. `unnamed` are ranks of torch's agent that
-    ended before they named themselves and opened their logs. `signal` is the first one the launcher got.
-    `hang` was found in the last start of the ranks; `refusal` says why the agent did not restart them once more;
-    `elsewhere` is what happened on another node of the job.
+    launcher started. `lost` is the first rank seen dead without an outcome, `lost_with` are those seen dead at the same
+    look. `unnamed` are ranks of torch's agent that ended before they named themselves and opened their logs. `signal`
+    is the first one the launcher got. `hang` was found in the last start of the ranks; `refusal` says why the agent did
+    not restart them once more; `elsewhere` is what happened on another node of the job.
     """
 
     ranks: Sequence[int]
@@ -36,6 +36,7 @@ class Evidence:
     exit_codes: Mapping[int, int] = field(default_factory=dict)
     own_exit_code: int = 0
     lost: int | None = None
+    lost_with: tuple[int, ...] = ()
     unnamed: frozenset[int] = frozenset()
     signal: int | None = None
     ended: Ended = "by itself"
@@ -132,15 +133,19 @@ def _killed(evidence: Evidence) -> tuple[int, str]:
 
 def _culprit(evidence: Evidence) -> int | None:
     """Name the rank that failed first: others usually fail because of it, in their next collective."""
+    silent = [rank for rank in evidence.ranks if rank not in evidence.outcomes]
+    known = [rank for rank in silent if evidence.exit_codes.get(rank)]
     if evidence.lost is not None and evidence.lost not in evidence.outcomes:
         # An agent that was killed takes its ranks with it, and one of them may have been seen dead before it.
-        echo = evidence.own_exit_code < 0 and evidence.lost not in evidence.exit_codes
-        return None if echo else evidence.lost
+        if evidence.own_exit_code < 0 and evidence.lost not in evidence.exit_codes:
+            return None
+        # The agent ends the others within milliseconds: the launcher may see them all dead at once, the agent cannot.
+        # A rank that died later died of the first one's absence, also where only its own code is known.
+        first = [evidence.lost, *evidence.lost_with]
+        return next((rank for rank in first if rank in known), evidence.lost)
     failed = [outcome for outcome in evidence.outcomes.values() if not outcome.good]
     if failed:
         return min(failed, key=lambda outcome: outcome.time).rank
-    silent = [rank for rank in evidence.ranks if rank not in evidence.outcomes]
-    known = [rank for rank in silent if evidence.exit_codes.get(rank)]
     left_quietly = silent if evidence.own_exit_code == 0 or len(evidence.ranks) == 1 else []
     return next(iter(known or left_quietly), None)
 

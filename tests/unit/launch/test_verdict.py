@@ -44,6 +44,13 @@ TABLE = [
     ("raised first", evidence(failed(0, 2.0), failed(1, 1.0)), 1, 1),
     ("user error", evidence(failed(0, 1.0, code=2), failed(1, 2.0, code=2)), 2, 0),
     ("lost beats its echo", evidence(failed(0, 1.0), lost=1, exit_codes={0: 1, 1: 7}), 7, 1),
+    (
+        "seen dead with the one that it waited for",
+        evidence(lost=0, lost_with=(1,), exit_codes={1: 7}, own_exit_code=1),
+        7,
+        1,
+    ),
+    ("left with zero, the other killed for it", evidence(lost=1, exit_codes={0: -9}, own_exit_code=1), 1, 1),
     ("killed from outside", evidence(failed(0, 1.0), lost=1, exit_codes={1: -9}), 137, 1),
     ("left with zero", evidence(finished(0), lost=1, exit_codes={}), 1, 1),
     ("left with zero, unseen", evidence(finished(0), own_exit_code=0), 1, 1),
