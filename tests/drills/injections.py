@@ -52,6 +52,9 @@ def send(number: signal.Signals, whom: Whom, act: Act) -> Callable[[Scene], None
         scene.wait_for(act.name)
         for pid in whom(scene):
             os.kill(pid, number)
+        if whom is launcher:
+            # Only then are the ranks told, and the last steps take less time than the launcher's next look.
+            scene.until(lambda: "stopping after this step" in scene.printed, "the signal is answered")
         scene.release(act.name)
 
     return inject

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -85,10 +86,12 @@ class Podman:
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Podman:
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
     if shutil.which("podman") is None:
         pytest.skip("podman is not installed")
-    made = Podman(tmp_path_factory.mktemp("podman"))
+    # podman takes no longer path than 50 characters, and a worker's own folder has one.
+    folder = Path(tempfile.mkdtemp(prefix="phpod-"))
+    made = Podman(folder)
     root = tmp_path_factory.mktemp("image")
     for name in _ROOT_FOLDERS:
         (root / name).mkdir()
@@ -98,8 +101,10 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Podman:
         tried = [word for mount in made.mounts for word in ("--volume", mount)]
         made.run("run", "--rm", "--pid=host", "--network=host", "--ipc=host", *made.extra, *tried, IMAGE, "true")
     except subprocess.CalledProcessError as error:
+        shutil.rmtree(folder, ignore_errors=True)
         pytest.skip(f"{CANNOT_BE_HAD}podman cannot run a container: {error.stderr}")
-    return made
+    yield made
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
