@@ -155,7 +155,7 @@ class Bench:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what a child leaves (a fork server outlives its agent by a moment), to count its CPU time."""
+    """Become the parent of what a child leaves (a fork server outlives its agent), to count its CPU time."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
