@@ -46,7 +46,7 @@ TINY = (
 )
 OF_BACKEND = {"torchtitan": (), "megatron": ("parallel.sharding=optimizer",)}
 LIMIT_S = 900
-TRIES = 12
+TRIES = 5
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 

@@ -15,6 +15,8 @@ IN_STEP = Act(name="in-step", place="data", step=5)
 """Rank 0 stands in the fifth step, whose samples it asks for; the other rank waits for it in a collective."""
 IN_SAVE = Act(name="in-save", place="save", step=6)
 """The files of step 6 are on the disk, and rank 0 has not declared them complete."""
+ANSWER_S = 5.0
+"""How long a launcher on a busy machine may take to look at its signals."""
 LONGEST_MOMENT_S = 0.3
 """About two steps on a slow machine: a signal within it may come anywhere in a step."""
 
@@ -54,10 +56,17 @@ def send(number: signal.Signals, whom: Whom, act: Act) -> Callable[[Scene], None
             os.kill(pid, number)
         if whom is launcher:
             # Only then are the ranks told, and the last steps take less time than the launcher's next look.
-            scene.until(lambda: "stopping after this step" in scene.printed, "the signal is answered")
+            _await_answer(scene)
         scene.release(act.name)
 
     return inject
+
+
+def _await_answer(scene: Scene) -> None:
+    """Wait until the launcher has answered a signal; where nobody reads what it prints, for as long as it may take."""
+    end = time.monotonic() + ANSWER_S
+    while "stopping after this step" not in scene.printed and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 def kill(whom: Whom, act: Act = IN_STEP) -> Callable[[Scene], None]:
