@@ -82,7 +82,7 @@ def lead(node: ClusterNode, job: JobConfig, paths: RunPaths, submission: int | N
         host.bye(code)
     asked = submission is not None and stop_is_asked(paths, submission)
     if code == ExitCode.REQUEUE and host.stopped_by == signal.SIGUSR2 and not asked:
-        return _requeue(node, job, code)
+        return _requeue(node, job, code, None if submission is None else paths.submission(submission).requeue)
     return code
 
 
@@ -151,13 +151,19 @@ def _wait_until_visible(path: Path) -> None:
         time.sleep(0.1)
 
 
-def _requeue(node: ClusterNode, job: JobConfig, code: int) -> int:
-    """Put the job back into the queue, as the last thing that this node does: Slurm ends it then."""
+def _requeue(node: ClusterNode, job: JobConfig, code: int, note: Path | None) -> int:
+    """Put the job back into the queue, as the last thing that this node does: Slurm ends it then.
+
+    In a container that srun started there is no Slurm to ask: the script does it when it finds the note.
+    """
     slurm = job.launch.slurm
     if not slurm.requeue or (slurm.max_requeues is not None and node.restart >= slurm.max_requeues):
         print(f"not put back into the queue (launch.slurm.requeue, launch.slurm.max_requeues): start {node.restart}")
         return code
     print(f"job {node.job_id} goes back into the queue", flush=True)
+    if job.launch.container.kind == "pyxis" and note is not None:
+        note.touch()
+        return code
     try:
         subprocess.run(["scontrol", "requeue", node.job_id], check=True, timeout=_REQUEUE_LIMIT_S)
     except (OSError, subprocess.SubprocessError) as error:

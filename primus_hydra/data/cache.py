@@ -18,6 +18,8 @@ from typing import Final
 from primus_hydra.errors import HostError, Problem
 
 Report = Callable[[str], None]
+CACHE_VARIABLE = "PRIMUS_CACHE"
+"""Names the folder of what is prepared for runs."""
 _STORAGE_ERRORS: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOLCK, errno.ENOTDIR, errno.EEXIST}
 )
@@ -25,7 +27,7 @@ _STORAGE_ERRORS: Final = frozenset(
 
 def cache_root() -> Path:
     """Return the cache folder: `$PRIMUS_CACHE`, else `primus_hydra` in the user's cache folder."""
-    chosen = os.environ.get("PRIMUS_CACHE")
+    chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
         return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -97,22 +97,6 @@ def container_argv(
     else:
         raise ValueError(f"launch.container.kind={config.kind} starts no process of its own")
     return (*engine_command(config), *words)
-
-
-def srun_flags(config: ContainerConfig, *, mounts: Sequence[Mount], workdir: str) -> tuple[str, ...]:
-    """Return the arguments that make pyxis run each task of an srun in the container."""
-    shown = ",".join(f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}" for mount in mounts)
-    names = ",".join(name for name in config.env if "*" not in name)
-    return (
-        f"--container-image={config.image}",
-        *([f"--container-mounts={shown}"] if mounts else []),
-        f"--container-workdir={workdir}",
-        "--no-container-mount-home",
-        "--no-container-remap-root",
-        "--no-container-entrypoint",
-        *([f"--container-env={names}"] if names else []),
-        *config.extra_args,
-    )
 
 
 def removal_argv(config: ContainerConfig, container_id: str) -> tuple[str, ...]:

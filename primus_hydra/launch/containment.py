@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from primus_hydra.config.schema import ContainerConfig, JobConfig
-from primus_hydra.data.cache import cache_root
+from primus_hydra.data.cache import CACHE_VARIABLE, cache_root
 from primus_hydra.errors import Problem, raise_all
 from primus_hydra.launch import contained
 from primus_hydra.launch.container import (
@@ -30,7 +30,6 @@ from primus_hydra.launch.container import (
     container_argv,
     container_name,
     removal_argv,
-    srun_flags,
 )
 from primus_hydra.launch.container_check import read_container_host
 from primus_hydra.launch.container_mounts import Mount, combine, needed_mounts, parse_mounts
@@ -100,19 +99,6 @@ def job_mounts(job: JobConfig, plan: LaunchPlan, code: Code) -> tuple[list[Mount
     return mounts, [*problems, *more]
 
 
-def job_srun_flags(job: JobConfig, run_dir: Path) -> tuple[str, ...]:
-    """Return the arguments of srun that make pyxis run each node's task in the job's container.
-
-    The task is then this project's own in the container: it finds itself through `code_of(job).python_path`.
-    Raises UserError for mounts that cannot be.
-    """
-    users, problems = parse_mounts(job.launch.container.mounts)
-    needed = [*needed_mounts(job, run_dir=run_dir, cache=cache_root()), *code_of(job).mounts]
-    mounts, more = combine(users, needed)
-    raise_all([*problems, *more])
-    return srun_flags(job.launch.container, mounts=mounts, workdir=job.launch.container.workdir or str(run_dir))
-
-
 class ContainedProcess:
     """The engine's process of one containment. Its standard input stays open, and its end ends the container."""
 
@@ -169,7 +155,7 @@ def handed_over(containment: Containment, variables: Mapping[str, str]) -> bytes
     said = {
         "environment": {
             **chosen(os.environ, containment.passed),
-            "PRIMUS_CACHE": str(cache_root()),
+            CACHE_VARIABLE: str(cache_root()),
             **variables,
         },
         "python_path": list(containment.python_path),

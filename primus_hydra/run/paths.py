@@ -175,6 +175,11 @@ class SubmissionPaths:
         return self.root / "stop.json"
 
     @property
+    def requeue(self) -> Path:
+        """Appears when the job is to go back into the queue, and its task cannot ask the scheduler itself."""
+        return self.root / "requeue"
+
+    @property
     def record(self) -> Path:
         """The scheduler's number of the job, and when it was given which code."""
         return self.root / "submission.json"

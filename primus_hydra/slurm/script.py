@@ -24,7 +24,8 @@ class SlurmJob:
     `command` is what srun starts on each of the `nodes`; it reads `configuration` from its standard input. `options`
     are those of sbatch by their long names, True for one without a value. `cpus` is restated for srun, which takes it
     from nowhere else since Slurm 22.05; None: the task may use all CPUs that the job has on its node. `folder` gets
-    the logs. `import_path` are folders that Python searches first for code. `about` is told in the first lines.
+    the logs. `import_path` are folders that Python searches first for code. `about` is told in the first lines. A task
+    that cannot reach Slurm leaves `requeue_note` where its job is to go back into the queue.
     """
 
     name: str
@@ -38,6 +39,7 @@ class SlurmJob:
     cpus: int | None = None
     import_path: tuple[Path, ...] = ()
     about: tuple[str, ...] = ()
+    requeue_note: Path | None = None
 
     @property
     def log(self) -> Path:
@@ -57,6 +59,7 @@ def script_text(job: SlurmJob) -> str:
         _setup_lines(job),
         ["# A signal for the whole job must not end this shell before the tasks have saved.", "trap : TERM USR2"],
         _srun_lines(job),
+        _requeue_lines(job.requeue_note),
     ]
     return "\n".join("\n".join(part) + "\n" for part in parts if part)
 
@@ -119,6 +122,12 @@ def _srun_lines(job: SlurmJob) -> list[str]:
     words = " \\\n  ".join([*(shlex.quote(word) for word in _srun(job)), shlex.join(job.command)])
     body = job.configuration if job.configuration.endswith("\n") else f"{job.configuration}\n"
     return [f"{words} <<'{end}'", f"{body}{end}"]
+
+
+def _requeue_lines(note: Path | None) -> list[str]:
+    if note is None:
+        return []
+    return ["code=$?", f'rm {shlex.quote(str(note))} 2>/dev/null && scontrol requeue "$SLURM_JOB_ID"', 'exit "$code"']
 
 
 def _delimiter(text: str) -> str:

@@ -76,7 +76,7 @@ def examine(job: JobConfig, environment: Mapping[str, str], *, on_this_host: boo
     backend, lacking = _backend_facts(adapter)
     wrong = [problem for problem in lacking.problems if problem not in users] if isinstance(lacking, UserError) else []
     # A backend that is not here may be in the image.
-    missing = lacking.problems if isinstance(lacking, HostError) and not is_contained(job) else ()
+    missing = lacking.problems if isinstance(lacking, HostError) and job.launch.container.kind == "none" else ()
     return Examination(
         job=job,
         layout=layout,

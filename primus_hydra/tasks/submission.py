@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import socket
 import sys
@@ -18,10 +19,12 @@ from pathlib import Path
 
 from primus_hydra.config.build import dump_job
 from primus_hydra.config.composed import Composed
+from primus_hydra.data.cache import CACHE_VARIABLE
 from primus_hydra.errors import HostError, PrimusError, Problem, UserError
 from primus_hydra.launch.environment import environment_problems
 from primus_hydra.launch.job_code import snapshot_code
 from primus_hydra.launch.outer import outer_launch, python_argv
+from primus_hydra.launch.pyxis import pyxis_step
 from primus_hydra.run.atomic import write_json, write_text
 from primus_hydra.run.condition import condition_of
 from primus_hydra.run.lock import RunLock, life_of, read_holder
@@ -109,17 +112,20 @@ def slurm_job(checked: Checked, number: int, code: tuple[Path, ...] = ()) -> Slu
     composed, paths, layout = checked.composed, checked.paths, checked.ready.layout
     job, folder = composed.job, paths.submission(number).root
     ranks = f"{layout.nodes} node{'s' if layout.nodes > 1 else ''} with {layout.ranks_per_node} ranks each"
+    pyxis = pyxis_step(job, paths.root, code) if job.launch.container.kind == "pyxis" else None
+    python = pyxis.python if pyxis else _python(code)
     return SlurmJob(
         name=job.launch.slurm.job_name or run_name(composed, paths),
         nodes=layout.nodes,
-        command=(*_python(code), "-u", "-m", NODE_MODULE, "--run", str(paths.root), "--submission", str(number)),
+        command=(*python, "-u", "-m", NODE_MODULE, "--run", str(paths.root), "--submission", str(number)),
         configuration=dump_job(job),
         folder=folder,
         options=sbatch_options(job, ranks_per_node=layout.ranks_per_node),
-        srun_args=tuple(job.launch.slurm.srun_args),
-        setup=tuple(job.launch.slurm.setup),
+        srun_args=(*(pyxis.srun_args if pyxis else ()), *job.launch.slurm.srun_args),
+        setup=(*job.launch.slurm.setup, *(_cache_of(pyxis.cache) if pyxis else ())),
         cpus=cpus_per_task(job, layout.ranks_per_node),
-        import_path=code,
+        import_path=pyxis.import_path if pyxis else code,
+        requeue_note=paths.submission(number).requeue if pyxis else None,
         about=(f"Run {run_name(composed, paths)}: {ranks}.", "Submitted again, it goes on with the same run."),
     )
 
@@ -128,6 +134,11 @@ def _code_as_it_is(checked: Checked) -> tuple[Path, ...]:
     """Copy the code of a job; return the folders to import it from."""
     runs = Path(checked.composed.job.run.dir).expanduser().absolute()
     return python_path(*snapshot_code(checked.composed.job, runs / CODE_FOLDER, without=runs))
+
+
+def _cache_of(folder: Path) -> tuple[str, ...]:
+    """Return the lines that let a container have the cache of the machine, which pyxis mounts only if it is there."""
+    return (f"export {CACHE_VARIABLE}={shlex.quote(str(folder))}", f'mkdir -p "${CACHE_VARIABLE}"')
 
 
 def _python(code: Sequence[Path]) -> tuple[str, ...]:

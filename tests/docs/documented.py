@@ -15,6 +15,8 @@ SET_UP = re.compile(
 """The two commands that `.ci/run` takes out of the README and runs word for word."""
 DRILL = re.compile(r"python -m tests\.drills\b.*")
 """Commands of the drills, which are not of the product: a test of their own knows them."""
+BENCHMARK = re.compile(r"python benchmarks/\w+\.py\b.*")
+"""Commands of the benchmarks, which take minutes: a test of their own looks at their options, and runs short ones."""
 ELIDED = "..."
 _BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _PROGRAMS = ("primus_hydra", "primus-hydra")
@@ -61,13 +63,22 @@ def documented() -> list[Documented]:
 
 def drills() -> list[list[str]]:
     """Return the arguments of each command of the drills that a page shows."""
+    return [words[3:] for words in _lines_like(DRILL)]
+
+
+def benchmarks() -> list[list[str]]:
+    """Return the script and the arguments of each command of a benchmark that a page shows."""
+    return [words[1:] for words in _lines_like(BENCHMARK)]
+
+
+def _lines_like(pattern: re.Pattern[str]) -> list[list[str]]:
     blocks = (_BLOCK.findall(page.read_text(encoding="utf-8")) for page in PAGES)
     lines = (line for found in blocks for kind, body in found if kind == "sh" for line in body.splitlines())
-    return [shlex.split(line, comments=True)[3:] for line in lines if DRILL.fullmatch(line)]
+    return [shlex.split(line, comments=True) for line in lines if pattern.fullmatch(line)]
 
 
 def _is_elsewhere(line: str) -> bool:
-    return bool(SET_UP.fullmatch(line) or DRILL.fullmatch(line))
+    return bool(SET_UP.fullmatch(line) or DRILL.fullmatch(line) or BENCHMARK.fullmatch(line))
 
 
 def same_everywhere(text: str, here: Path) -> list[str]:

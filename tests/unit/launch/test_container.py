@@ -10,7 +10,7 @@ import pytest
 
 from primus_hydra.config.schema import ContainerConfig
 from primus_hydra.launch import container_check
-from primus_hydra.launch.container import ContainerHost, Contents, container_argv, container_name, srun_flags
+from primus_hydra.launch.container import ContainerHost, Contents, container_argv, container_name
 from primus_hydra.launch.container_check import container_problems, engine_problems
 from primus_hydra.launch.container_mounts import Mount, combine, needed_mounts, parse_mounts
 from tests.support import make_job
@@ -116,20 +116,9 @@ def test_enroot_reads_mounts_as_lines_of_fstab():
     assert words[-6:] == ["--", "image.sqsh", *CONTENTS.argv]
 
 
-def test_pyxis_is_flags_of_srun():
-    config = ContainerConfig(kind="pyxis", image="docker://x:1", env=["HF_TOKEN", "NCCL_*"], extra_args=["--mpi=none"])
-    assert srun_flags(config, mounts=CONTENTS.mounts[:1], workdir="/runs/a") == (
-        "--container-image=docker://x:1",
-        "--container-mounts=/runs/a:/runs/a",
-        "--container-workdir=/runs/a",
-        "--no-container-mount-home",
-        "--no-container-remap-root",
-        "--no-container-entrypoint",
-        "--container-env=HF_TOKEN",
-        "--mpi=none",
-    )
+def test_pyxis_starts_no_process_of_its_own():
     with pytest.raises(ValueError, match="pyxis"):
-        container_argv(config, make_job().platform, HOST, CONTENTS)
+        container_argv(ContainerConfig(kind="pyxis", image="x"), make_job().platform, HOST, CONTENTS)
 
 
 def test_a_name_fits_the_engines_and_belongs_to_one_run_attempt_and_node():

@@ -89,3 +89,18 @@ def test_the_code_that_was_submitted_comes_first_and_what_was_exported_stays(tmp
 
     assert run_with_stand_in(tmp_path, text).stdout == "/co de:/more\n"
     assert run_with_stand_in(tmp_path, f"export PYTHONPATH=/mine\n{text}").stdout == "/co de:/more:/mine\n"
+
+
+@pytest.mark.parametrize("code", [0, 75])
+def test_a_task_that_cannot_reach_slurm_leaves_a_note_and_the_script_asks_for_it(tmp_path: Path, code: int) -> None:
+    note, asked = tmp_path / "the note", tmp_path / "asked"
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f'#!/bin/bash\necho "$*" > {shlex.quote(str(asked))}\n')
+    scontrol.chmod(0o755)
+    leave = f"touch {shlex.quote(str(note))}; " if code else ""
+    text = script_text(job(requeue_note=note, command=("sh", "-c", f"{leave}exit {code}")))
+    done = run_with_stand_in(tmp_path, f"SLURM_JOB_ID=7\n{text}")
+
+    assert done.returncode == code
+    assert (asked.read_text() if asked.exists() else None) == ("requeue 7\n" if code else None)
+    assert not note.exists()
