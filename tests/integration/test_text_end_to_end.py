@@ -46,7 +46,7 @@ def test_text_reaches_the_environment_and_the_configuration_of_a_rank(
     with toy_launch(tmp_path, {**told, "env": dict(composed.job.env), "run.group": composed.job.run.group}) as launch:
         result = launch.result()
         assert result["code"] == 0, result["stderr"] + launch.logs()
-    seen = json.loads((tmp_path / "run" / "told.json").read_text(encoding="utf-8"))
+    seen = json.loads((tmp_path / "run" / "told-0.json").read_text(encoding="utf-8"))
     assert {name: seen["env"][name] for name in wanted} == wanted
     assert {name: seen["environment"][name] for name in wanted} == wanted
     assert seen["group"] == "2024-10-01"

@@ -123,7 +123,9 @@ class ToyTrainer(BaseTrainer):
                 os.kill(os.getpid(), 9)
             case "tell":
                 told = {"environment": dict(os.environ), "env": self.job.env, "group": self.job.run.group}
-                (self.context.paths.root / "told.json").write_text(json.dumps(told), encoding="utf-8")
+                told["config"] = dict(self.native)
+                file = self.context.paths.root / f"told-{self.context.rank}.json"
+                file.write_text(json.dumps(told), encoding="utf-8")
             case "helper":
                 subprocess.Popen(["sleep", "600", str(self.context.paths.root)])
             case "hang":
