@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+_FIRST_MASK_OF_AMD = "ROCR_VISIBLE_DEVICES"
+_LATER_MASKS_OF_AMD = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 # Applied one after the other, as the runtimes do: ROCr hides first, then HIP numbers what is left. HIP reads CUDA's
 # name too (ROCm environment variables, GPU isolation).
 _VISIBILITY: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "nvidia": (("CUDA_VISIBLE_DEVICES",),),
-    "amd": (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")),
+    "amd": ((_FIRST_MASK_OF_AMD,), _LATER_MASKS_OF_AMD[:2]),
 }
 
 
@@ -58,6 +60,19 @@ def visible(gpus: Sequence[Gpu], env: Mapping[str, str]) -> tuple[Gpu, ...]:
             mine = mine if value is None else _chosen(mine, value)
         left += mine
     return tuple(left)
+
+
+def renumbered_masks(vendor: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Return masks of GPUs that were written twice, as they should be.
+
+    Slurm gives the node's numbers to every runtime that it knows (gres.conf without `amd_gpu_env`). But HIP counts what
+    ROCr leaves: with 3,4,5 in both it finds no GPU. So the later ones become 0,1,2.
+    """
+    first = env.get(_FIRST_MASK_OF_AMD)
+    if vendor != "amd" or not first or not all(entry.strip().isdigit() for entry in first.split(",")):
+        return {}
+    numbers = ",".join(str(place) for place in range(len(first.split(","))))
+    return {name: numbers for name in _LATER_MASKS_OF_AMD if env.get(name) == first != numbers}
 
 
 def _chosen(gpus: list[Gpu], value: str) -> list[Gpu]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.errors import Problem
 from primus_hydra.hooks.values import HookValues
+from primus_hydra.host.gpu import renumbered_masks
 from primus_hydra.runtime.reserved import EXTRA_VARIABLE, is_reserved
 
 
@@ -66,6 +67,7 @@ def rank_environment(
     chosen |= _layer(job.platform.env, f"platform {job.platform.name}")
     chosen |= _named(variable for variable in asked if not variable.over_shell)
     chosen |= _layer({name: inherited[name] for name in chosen if name in inherited}, "already exported by the caller")
+    chosen |= _named(mask_variables(job, inherited))
     if job.launch.threads_per_rank is not None:
         chosen |= _layer({"OMP_NUM_THREADS": str(job.launch.threads_per_rank)}, "launch.threads_per_rank")
     chosen |= _named(variable for variable in asked if variable.over_shell)
@@ -85,6 +87,15 @@ def hook_variables(values: HookValues, *, own: bool = False) -> list[EnvVariable
         text = json.dumps(values.extra, ensure_ascii=False)
         found.append(EnvVariable(name=EXTRA_VARIABLE, value=text, reason="extra values of hooks", own=own))
     return found
+
+
+def mask_variables(job: JobConfig, inherited: Mapping[str, str], *, own: bool = False) -> list[EnvVariable]:
+    """Return masks of GPUs that the caller's environment has twice; `own`: those of this node only."""
+    reason = "the GPUs that ROCR_VISIBLE_DEVICES leaves, counted from 0: it named them by the node's numbers again"
+    masks = renumbered_masks(job.platform.vendor, inherited)
+    return [
+        EnvVariable(name=name, value=value, reason=reason, over_shell=True, own=own) for name, value in masks.items()
+    ]
 
 
 def own_environment(

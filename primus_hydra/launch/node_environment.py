@@ -14,7 +14,7 @@ from primus_hydra.hooks.record import read_values
 from primus_hydra.hooks.runner import HookRunner, PhaseEnd
 from primus_hydra.host.network import address_of, read_network
 from primus_hydra.launch.cluster.allocation import ClusterNode
-from primus_hydra.launch.environment import EnvVariable, hook_variables, own_environment
+from primus_hydra.launch.environment import EnvVariable, hook_variables, mask_variables, own_environment
 from primus_hydra.launch.network import network_variables
 from primus_hydra.launch.verdict import LaunchResult
 from primus_hydra.run.paths import RunPaths
@@ -71,7 +71,7 @@ def prepare_node(
     refusal = refusal_of(end, "pre_train", spec.paths, node.index)
     if refusal is not None:
         return Prepared(refusal=refusal)
-    own = [*network, *hook_variables(end.values, own=True)]
+    own = [*network, *mask_variables(job, inherited, own=True), *hook_variables(end.values, own=True)]
     return Prepared(variables=tuple(own_environment(own, shared=spec.environment, inherited=inherited)))
 
 

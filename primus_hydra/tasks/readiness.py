@@ -16,7 +16,7 @@ from primus_hydra.data.check import check_data, missing_on_host
 from primus_hydra.errors import HostError, PrimusError, Problem, UserError
 from primus_hydra.hooks.entry import read_hooks
 from primus_hydra.host.detect import Detection, detect_platform
-from primus_hydra.host.gpu import Gpu
+from primus_hydra.host.gpu import Gpu, renumbered_masks
 from primus_hydra.host.packages import checkout_commit
 from primus_hydra.launch.container_check import container_problems, engine_problems
 from primus_hydra.launch.containment import is_contained
@@ -115,7 +115,8 @@ def _patch_problems(job: JobConfig, environment: Mapping[str, str]) -> list[Prob
 
 def _detection(job: JobConfig, environment: Mapping[str, str]) -> Detection:
     """Look at this machine with the eyes of a rank, whose environment may hide GPUs."""
-    seen = {**job.platform.env, **environment, **job.env}
+    masks = renumbered_masks(job.platform.vendor, environment)
+    seen = {**job.platform.env, **environment, **masks, **job.env}
     return detect_platform({job.platform.name: job.platform.product_names}, env=seen)
 
 

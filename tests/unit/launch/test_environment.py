@@ -126,3 +126,35 @@ def test_another_node_adds_only_what_the_first_did_not_decide():
 @pytest.mark.parametrize("name", ["PRIMUS_EXTRA", "PRIMUS_HOOK_NAME", "PRIMUS_NODE", "PRIMUS_PARENT_PID"])
 def test_what_tells_hooks_and_nodes_who_they_are_is_the_launcher_s(name: str):
     assert environment_problems(make_job({"env": {name: "1"}}))
+
+
+SLURMS = {"ROCR_VISIBLE_DEVICES": "3,4,5", "CUDA_VISIBLE_DEVICES": "3,4,5", "GPU_DEVICE_ORDINAL": "3,4,5"}
+AMD = {"platform.name": "mi300x", "platform.vendor": "amd", "platform.gpus_per_node": 8}
+
+
+def test_masks_that_slurm_wrote_twice_count_what_the_first_leaves() -> None:
+    found = variables(AMD, inherited=SLURMS)
+
+    assert {name: found[name].value for name in SLURMS if name in found} == {
+        "CUDA_VISIBLE_DEVICES": "0,1,2",
+        "GPU_DEVICE_ORDINAL": "0,1,2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("platform", "inherited"),
+    [
+        (AMD, {"ROCR_VISIBLE_DEVICES": "4,5,0", "HIP_VISIBLE_DEVICES": "2,1"}),
+        (AMD, {"ROCR_VISIBLE_DEVICES": "GPU-1", "HIP_VISIBLE_DEVICES": "GPU-1"}),
+        (AMD, {"CUDA_VISIBLE_DEVICES": "3,4"}),
+        ({**AMD, "platform.name": "h100", "platform.vendor": "nvidia"}, SLURMS),
+    ],
+)
+def test_other_masks_stay_as_they_are(platform: dict[str, Any], inherited: dict[str, str]) -> None:
+    assert not inherited.keys() & variables(platform, inherited=inherited).keys()
+
+
+def test_what_the_job_says_of_a_mask_wins() -> None:
+    found = variables({**AMD, "env": {"CUDA_VISIBLE_DEVICES": "1"}}, inherited=SLURMS)
+
+    assert found["CUDA_VISIBLE_DEVICES"].value == "1"

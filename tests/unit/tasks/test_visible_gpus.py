@@ -22,6 +22,7 @@ PRODUCT = {"platform.product_names": ["1002:74a1"], "training.global_batch_size"
     [
         ({}, {}, ["05", "26", "46", "65", "85", "a6", "c6", "e5"]),
         ({}, {"ROCR_VISIBLE_DEVICES": "1,0"}, ["26", "05"]),
+        ({}, {"ROCR_VISIBLE_DEVICES": "6,7", "CUDA_VISIBLE_DEVICES": "6,7"}, ["c6", "e5"]),
         ({"env": {"ROCR_VISIBLE_DEVICES": "7,6"}}, {"ROCR_VISIBLE_DEVICES": "1,0"}, ["e5", "c6"]),
         ({"platform.env": {"HIP_VISIBLE_DEVICES": "3"}}, {"HIP_VISIBLE_DEVICES": "2"}, ["46"]),
     ],
