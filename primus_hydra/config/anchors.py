@@ -10,7 +10,16 @@ from typing import Any, Final
 from primus_hydra.config.init_from import split_prefix
 
 INIT_FROM: Final = "init_from"
-PATH_KEYS: Final = ("data.path", "tokenizer.path", INIT_FROM, "backend.path", "run.dir")
+PATH_KEYS: Final = (
+    "model.path",
+    "data.path",
+    "data.validation_path",
+    "tokenizer.path",
+    INIT_FROM,
+    "backend.path",
+    "run.dir",
+)
+_BLENDED: Final = ("megatron", "stream")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -26,7 +35,7 @@ def anchor_paths(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             node = node[parent] if isinstance(node[parent], dict) else {}
         if name in node:
             anchor = _anchored_weights if key == INIT_FROM else _anchored
-            if key == "data.path" and node.get("kind") == "megatron":
+            if key.startswith("data.") and node.get("kind") in _BLENDED:
                 anchor = _anchored_blend
             node[name] = anchor(node[name], folder)
     if isinstance(anchored.get("hooks"), Mapping):

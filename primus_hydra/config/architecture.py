@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from primus_hydra.config.families import FAMILIES, LATENT, family_problems
 from primus_hydra.config.schema import JobConfig
-from primus_hydra.config.schema.model import ModelConfig
+from primus_hydra.config.schema.model import EXPERTS_OF_FULL_WIDTH, ModelConfig
 from primus_hydra.errors import Problem
 
-LATENT = ("deepseek_v2", "deepseek_v3")
-"""Architectures with latent attention, and with routed experts where the model names them."""
+__all__ = ["LATENT", "architecture_problems", "training_problems"]
+
 _LATENT_KEYS = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-_EXPERT_KEYS = ("n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size", "n_group")
 
 
 def architecture_problems(model: ModelConfig, *, seq_length: int | None = None) -> list[Problem]:
     """Return every reason why no backend can build `model`, or run it over `seq_length` tokens."""
-    family = _latent_problems if model.architecture in LATENT else _grouped_problems
-    return [*_position_problems(model, seq_length), *family(model)]
+    attention = _latent_problems if model.architecture in LATENT else _grouped_problems
+    experts = _expert_problems(model) if model.is_moe and FAMILIES[model.architecture].experts != "no" else ()
+    return [*_position_problems(model, seq_length), *family_problems(model), *attention(model), *experts]
 
 
 def training_problems(job: JobConfig) -> list[Problem]:
@@ -36,8 +37,8 @@ def _position_problems(model: ModelConfig, seq_length: int | None) -> Iterator[P
             key="model.rope_scaling.original_max_position_embeddings",
             what=f"{scaling.rope_type} scaling needs the context length before scaling",
         )
-    if scaling.rope_type == "llama3" and scaling.high_freq_factor <= scaling.low_freq_factor:
-        yield Problem(key="model.rope_scaling.high_freq_factor", what="must be greater than low_freq_factor")
+    if scaling.rope_type == "llama3" and scaling.high_freq_factor < scaling.low_freq_factor:
+        yield Problem(key="model.rope_scaling.high_freq_factor", what="must not be less than low_freq_factor")
     if seq_length is not None and seq_length > model.max_position_embeddings:
         yield Problem(
             key="training.seq_length",
@@ -47,13 +48,6 @@ def _position_problems(model: ModelConfig, seq_length: int | None) -> Iterator[P
 
 
 def _grouped_problems(model: ModelConfig) -> Iterator[Problem]:
-    strangers = [key for key in (*_EXPERT_KEYS, "q_lora_rank", *_LATENT_KEYS) if getattr(model, key) is not None]
-    for key in strangers:
-        yield Problem(
-            key=f"model.{key}",
-            what=f"the {model.architecture} family is dense with grouped-query attention and cannot use it",
-            hint="leave it null, or choose model.architecture=deepseek_v2 or deepseek_v3",
-        )
     if model.num_attention_heads % model.kv_heads:
         yield Problem(
             key="model.num_key_value_heads",
@@ -85,8 +79,6 @@ def _latent_problems(model: ModelConfig) -> Iterator[Problem]:
         )
     if (model.qk_rope_head_dim or 0) % 2:
         yield Problem(key="model.qk_rope_head_dim", what="rotary positions need an even width")
-    if model.is_moe:
-        yield from _expert_problems(model)
 
 
 def _query_width(model: ModelConfig) -> int:
@@ -95,7 +87,8 @@ def _query_width(model: ModelConfig) -> int:
 
 def _expert_problems(model: ModelConfig) -> Iterator[Problem]:
     experts = model.n_routed_experts or 0
-    for key in ("moe_intermediate_size", "num_experts_per_tok"):
+    own_width = model.architecture not in EXPERTS_OF_FULL_WIDTH
+    for key in ("moe_intermediate_size", "num_experts_per_tok") if own_width else ("num_experts_per_tok",):
         if getattr(model, key) is None:
             yield Problem(key=f"model.{key}", what="a model with routed experts needs it")
     groups, kept = model.n_group or 1, model.topk_group or model.n_group or 1

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from primus_hydra.config.schema.model import ModelConfig
+from primus_hydra.config.schema.model import EXPERTS_OF_FULL_WIDTH, ModelConfig
 from primus_hydra.errors import Problem, UserError
 
 _MLA = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 _MOE = ("moe_intermediate_size", "num_experts_per_tok")
+_DENSE = ("llama", "qwen2", "qwen3")
 
 
 def parameter_count(model: ModelConfig, vocab_size: int | None = None) -> int:
@@ -24,11 +25,15 @@ def parameter_count(model: ModelConfig, vocab_size: int | None = None) -> int:
         total = V*h * (1 if tied else 2) + h + sum over layers of (2h + attention + feed-forward)
 
         llama attention        h*d*(2*heads + 2*kv_heads), d the head width; with biases d*(heads + 2*kv_heads) + h more
-        qwen3 attention        llama's + 2d (a norm of queries and one of keys)
+        mixtral, llama4        llama's (Llama 4 normalises queries and keys without weights)
+        qwen2 attention        llama's + d*(heads + 2*kv_heads) (biases, but none in the output)
+        qwen3 attention        llama's + 2d (a norm of queries and one of keys), in the mixture too
+        gpt_oss attention      llama's + heads (the sinks)
         deepseek attention     h*heads*q, or h*r_q + r_q + r_q*heads*q with q_lora_rank r_q, where q = nope + rope;
                                + h*(r_kv + rope) + r_kv + r_kv*heads*(nope + v) + heads*v*h
         dense feed-forward     3*h*intermediate_size
-        expert feed-forward    3*h*moe_intermediate_size*(n_routed + n_shared) + h*n_routed (the router)
+        expert feed-forward    3*h*m*(n_routed + n_shared) + h*n_routed (the router), m the width of an expert
+        gpt_oss                (2*m + h + 1)*n_routed more (biases of experts and router)
 
     Raises UserError if keys of the family are missing, ValueError if no vocabulary size is known.
     """
@@ -52,17 +57,16 @@ class _Experts:
     routed: int
     per_token: int
     shared: int
-    width: int
 
 
 def _experts(model: ModelConfig) -> _Experts:
     if model.n_routed_experts is None:
-        return _Experts(routed=0, per_token=0, shared=0, width=0)
-    if not model.architecture.startswith("deepseek"):
+        return _Experts(routed=0, per_token=0, shared=0)
+    if model.architecture in _DENSE:
         what = f"the {model.architecture} family has no experts, yet model.n_routed_experts is {model.n_routed_experts}"
-        raise UserError(Problem(key="model.architecture", what=what, hint="use a deepseek family, or drop the experts"))
-    width, per_token = _required(model, *_MOE)
-    return _Experts(routed=model.n_routed_experts, per_token=per_token, shared=model.n_shared_experts or 0, width=width)
+        raise UserError(Problem(key="model.architecture", what=what, hint="use a family with experts, or drop them"))
+    *_, per_token = _required(model, *(_MOE[1:] if model.architecture in EXPERTS_OF_FULL_WIDTH else _MOE))
+    return _Experts(routed=model.n_routed_experts, per_token=per_token, shared=model.n_shared_experts or 0)
 
 
 def _total(model: ModelConfig, vocab_size: int | None, experts_counted: int) -> int:
@@ -70,30 +74,33 @@ def _total(model: ModelConfig, vocab_size: int | None, experts_counted: int) -> 
     if vocabulary is None:
         raise ValueError(f"{model.name} takes its vocabulary from the tokenizer: pass vocab_size")
     hidden, layers = model.hidden_size, model.num_hidden_layers
-    dense = layers if model.n_routed_experts is None else min(model.first_k_dense_replace, layers)
+    sparse = model.moe_layers
     embeddings = vocabulary * hidden * (1 if model.tie_word_embeddings else 2)
     every_layer = layers * (2 * hidden + _attention(model))
-    feed_forward = dense * 3 * hidden * model.intermediate_size + (layers - dense) * _moe(model, experts_counted)
+    feed_forward = (layers - sparse) * 3 * hidden * model.intermediate_size + sparse * _moe(model, experts_counted)
     return embeddings + hidden + every_layer + feed_forward
 
 
 def _moe(model: ModelConfig, experts_counted: int) -> int:
-    experts = _experts(model)
-    one_expert = 3 * model.hidden_size * experts.width
-    return one_expert * (experts_counted + experts.shared) + model.hidden_size * experts.routed
+    experts, hidden, width = _experts(model), model.hidden_size, model.expert_width
+    biases, router = (2 * width + hidden, hidden + 1) if model.architecture == "gpt_oss" else (0, hidden)
+    one_expert = 3 * hidden * width + biases
+    return one_expert * (experts_counted + experts.shared) + router * experts.routed
 
 
 def _attention(model: ModelConfig) -> int:
     if model.architecture.startswith("deepseek"):
         return _latent_attention(model)
-    norms = 2 * model.head_width if model.architecture == "qwen3" else 0
-    return _grouped_attention(model) + norms
+    norms = 2 * model.head_width if model.architecture in ("qwen3", "qwen3_moe") else 0
+    sinks = model.num_attention_heads if model.architecture == "gpt_oss" else 0
+    return _grouped_attention(model) + norms + sinks
 
 
 def _grouped_attention(model: ModelConfig) -> int:
     hidden, query = model.hidden_size, model.num_attention_heads * model.head_width
     key_value = 2 * model.kv_heads * model.head_width
-    biases = query + key_value + hidden if model.attention_bias else 0
+    biases = query + key_value if model.qkv_bias else 0
+    biases += hidden if model.attention_bias else 0
     return hidden * (2 * query + key_value) + biases
 
 

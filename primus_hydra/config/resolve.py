@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from primus_hydra.config.hf_resolver import UnusableHfModelError
 from primus_hydra.config.keys import all_keys, facts_of
 from primus_hydra.config.resolvers import MissingVariable, ToBeGivenError, text_wanted
 from primus_hydra.config.suggest import key_hint
@@ -58,7 +59,7 @@ def _value(node: DictConfig | ListConfig, name: Any, path: str, problems: list[P
         problems.append(_to_be_given(path))
         return None
     except (OmegaConfBaseException, RecursionError) as error:
-        problems.append(_problem(path, error))
+        problems += [problem for problem in _problems(path, error) if problem not in problems]
         return None
     if isinstance(value, DictConfig):
         return {str(key): _value(value, key, f"{path}.{key!s}", problems) for key in value}
@@ -76,6 +77,11 @@ def _as_text(value: Any) -> Any:
 
 def _to_be_given(path: str) -> Problem:
     return Problem(key=path, what="needs a value: it is marked ???", hint=f"give it: {path}=VALUE")
+
+
+def _problems(path: str, error: Exception) -> list[Problem]:
+    unusable = _cause(error, UnusableHfModelError)
+    return [_problem(path, error)] if unusable is None else list(unusable.problems)
 
 
 def _problem(path: str, error: Exception) -> Problem:

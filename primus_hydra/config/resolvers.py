@@ -1,4 +1,7 @@
-"""The `${env:NAME,default}` resolver: an environment variable, as text for a text key, else cast as YAML reads it."""
+"""The `${env:NAME,default}` resolver: an environment variable, as text for a text key, else cast as YAML reads it.
+
+`register_resolvers` makes it known, with the other resolvers of this project.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.basecontainer import BaseContainer
+
+from primus_hydra.config.hf_resolver import resolve_hf
 
 _UNSET: Any = object()
 _SCALARS = (bool, int, float)
@@ -82,6 +87,7 @@ def register_resolvers() -> None:
     BaseContainer._resolvers["env"] = _env
     OmegaConf.register_new_resolver("literal_question_marks", lambda: "???", replace=True)
     OmegaConf.register_new_resolver("to_be_given", _refuse, replace=True)
+    OmegaConf.register_new_resolver("hf", resolve_hf, replace=True)
 
 
 def _env(config: Any, parent: Any, node: Any, args: tuple[Any, ...], written: tuple[str, ...]) -> Any:

@@ -7,6 +7,7 @@ Compares config.json with the job's model field by field, then every tensor with
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from primus_hydra.config.init_from import HF, hf_folder
@@ -36,10 +37,13 @@ def hf_problems(job: JobConfig, vocab_size: int | None) -> list[Problem]:
     return _folder_problems(read_folder(path), job, vocab_size)
 
 
-def open_hf(path: Path, job: JobConfig, vocab_size: int) -> HfFolder:
-    """Return what a folder holds, on the machine that reads it; raises UserError with everything that is wrong."""
+def open_hf(path: Path, job: JobConfig, vocab_size: int, *, key: str = KEY) -> HfFolder:
+    """Return what a folder holds, on the machine that reads it; raises UserError with everything that is wrong.
+
+    `key` is the one that named the folder.
+    """
     found = read_folder(path)
-    raise_all(_folder_problems(found, job, vocab_size))
+    raise_all([replace(problem, key=key) for problem in _folder_problems(found, job, vocab_size)])
     return found
 
 

@@ -9,6 +9,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -16,7 +17,7 @@ from primus_hydra.config.schema.model import ModelConfig
 from primus_hydra.data.tokenizer import load_tokenizer
 from primus_hydra.weights.folder import CONFIG_FILE, INDEX_FILE, SINGLE_FILE
 from primus_hydra.weights.hf_config import hf_config
-from primus_hydra.weights.tensors import Shape, expected_tensors
+from primus_hydra.weights.tensors import Shape, expected_tensors, stays_float32
 
 ExportDtype = Literal["float32", "bfloat16", "float16"]
 
@@ -46,17 +47,21 @@ class FilePlan:
 
 def plan_files(shapes: Mapping[str, Shape], dtype: ExportDtype, *, largest: int = LARGEST_FILE) -> FilePlan:
     """Spread tensors over files of at most `largest` bytes each, in order."""
+    sizes = {name: _BYTES["float32" if stays_float32(name) else dtype] * prod(shape) for name, shape in shapes.items()}
+    return spread(sizes, largest)
+
+
+def spread(sizes: Mapping[str, int], largest: int) -> FilePlan:
+    """Spread tensors, given by their bytes, over files of at most `largest` bytes each, in order."""
     groups: list[list[str]] = [[]]
-    filled = total = 0
-    for name, shape in shapes.items():
-        size = _BYTES[dtype]
-        for extent in shape:
-            size *= extent
+    filled = 0
+    for name, size in sizes.items():
         if groups[-1] and filled + size > largest:
             groups.append([])
             filled = 0
         groups[-1].append(name)
-        filled, total = filled + size, total + size
+        filled += size
+    total = sum(sizes.values())
     if len(groups) == 1:
         return FilePlan(files={SINGLE_FILE: tuple(groups[0])}, total_bytes=total)
     named = {f"model-{n:05}-of-{len(groups):05}.safetensors": tuple(names) for n, names in enumerate(groups, 1)}
@@ -89,20 +94,31 @@ def finish_export(
     One process calls it, once all files of the plan are in the folder.
     """
     partial = partial_folder(folder)
-    bos_id, eos_id = _copy_tokenizer(tokenizer_dir, partial)
-    config = hf_config(model, vocab_size=vocab_size, bos_id=bos_id, eos_id=eos_id, dtype=dtype)
-    _write_json(partial / CONFIG_FILE, config)
-    ids = {"bos_token_id": bos_id, "eos_token_id": eos_id}
-    present = {name: value for name, value in ids.items() if value is not None}
-    _write_json(partial / _GENERATION_FILE, {"_from_model_config": True, **present})
-    if not plan.single:
-        _write_json(partial / INDEX_FILE, plan.index())
+    write_beside(partial, plan, model=model, vocab_size=vocab_size, dtype=dtype, tokenizer_dir=tokenizer_dir)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
 
 
+def write_beside(
+    folder: Path, plan: FilePlan, *, model: ModelConfig, vocab_size: int, dtype: ExportDtype, tokenizer_dir: str | None
+) -> None:
+    """Write everything that a folder holds beside its tensors."""
+    bos_id, eos_id = _copy_tokenizer(tokenizer_dir, folder)
+    config = hf_config(model, vocab_size=vocab_size, bos_id=bos_id, eos_id=eos_id, dtype=dtype)
+    _write_json(folder / CONFIG_FILE, config)
+    if not (folder / _GENERATION_FILE).is_file():
+        ids = {"bos_token_id": bos_id, "eos_token_id": eos_id}
+        present = {name: value for name, value in ids.items() if value is not None}
+        _write_json(folder / _GENERATION_FILE, {"_from_model_config": True, **present})
+    if not plan.single:
+        _write_json(folder / INDEX_FILE, plan.index())
+
+
 def _copy_tokenizer(tokenizer_dir: str | None, target: Path) -> tuple[int | None, int | None]:
-    """Copy the tokenizer's files and return the ids of its begin and end tokens; random tokens have no tokenizer."""
+    """Copy the tokenizer's files and return the ids of its begin and end tokens; random tokens have no tokenizer.
+
+    Where a model lies beside the tokenizer, how it generates belongs to its tokens, and is copied too.
+    """
     if tokenizer_dir is None:
         return None, None
     source = Path(tokenizer_dir)
@@ -122,6 +138,7 @@ _TOKENIZER_FILES: Final = (
     "tokenizer.model",
     "vocab.json",
     "merges.txt",
+    _GENERATION_FILE,
 )
 """Files of a tokenizer in Hugging Face's layout; a folder may hold a model's weights beside them."""
 

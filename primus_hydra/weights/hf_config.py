@@ -1,9 +1,9 @@
 """config.json of Hugging Face and the neutral model, in both directions.
 
-Written in the form that `transformers` reads from 4.45 on and 5 turns into its own: `rope_theta` and `rope_scaling`
-side by side. Both forms are read. Where a file leaves a field out, the default of its class in `transformers` counts.
-What decides no weight and no output is not compared: `max_position_embeddings` (how long a sequence may be is the
-job's choice), dropout, the standard deviation of the first weights.
+Which field is which key, what a class takes for a field that is left out, and both forms of rotary positions: see
+`config.hf_families` and `config.hf_rope`. What decides no weight and no output is not compared:
+`max_position_embeddings` (how long a sequence may be is the job's choice), dropout, balance losses, the standard
+deviation of the first weights.
 """
 
 from __future__ import annotations
@@ -13,24 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from primus_hydra.config.schema.model import ModelConfig, RopeScaling
-from primus_hydra.weights.tensors import FAMILIES
+from primus_hydra.config.hf_families import HF_FAMILIES, HfFamily
+from primus_hydra.config.hf_model import dense_layers, strange_patterns, their_values
+from primus_hydra.config.hf_rope import our_rope, rope_scaling, their_rope
+from primus_hydra.config.schema.model import ModelConfig
 
-_ABSENT_ROPE: Final = "none"
-_SHARED_DEFAULTS: Final[Mapping[str, Any]] = {
-    "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": False,
-    "attention_bias": False,
-    "hidden_act": "silu",
-}
-_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "llama": {**_SHARED_DEFAULTS, "mlp_bias": False},
-    "qwen3": {**_SHARED_DEFAULTS, "head_dim": 128, "use_sliding_window": False},
-}
-"""Defaults of LlamaConfig and Qwen3Config (transformers 5.24) for the fields that are compared."""
-_REQUIRED: Final = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
-_FIXED: Final[Mapping[str, Any]] = {"hidden_act": "silu", "mlp_bias": False, "use_sliding_window": False}
-"""Fields in which no neutral model can differ."""
+_NOT_COMPARED: Final = ("max_position_embeddings", "initializer_range", "aux_loss_alpha")
+_NOT_READ: Final = ("attention_dropout", "router_jitter_noise", "seq_aux")
+"""Fixed fields that decide no output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,32 +36,19 @@ class Difference:
 def hf_config(
     model: ModelConfig, *, vocab_size: int, bos_id: int | None, eos_id: int | None, dtype: str
 ) -> dict[str, Any]:
-    """Return config.json for `model` with `vocab_size` rows and weights in `dtype` (a name of torch's).
-
-    Raises KeyError for a family whose form is not known.
-    """
+    """Return config.json for `model` with `vocab_size` rows and weights in `dtype` (a name of torch's)."""
+    family = HF_FAMILIES[model.architecture]
     return {
-        "architectures": [FAMILIES[model.architecture]],
+        "architectures": [family.class_name],
         "model_type": model.architecture,
-        "vocab_size": vocab_size,
-        "hidden_size": model.hidden_size,
-        "intermediate_size": model.intermediate_size,
-        "num_hidden_layers": model.num_hidden_layers,
-        "num_attention_heads": model.num_attention_heads,
-        "num_key_value_heads": model.kv_heads,
-        "head_dim": model.head_width,
-        "max_position_embeddings": model.max_position_embeddings,
-        "rms_norm_eps": model.rms_norm_eps,
+        **_our_values(model, family, vocab_size),
         "rope_theta": model.rope_theta,
-        "rope_scaling": _rope_scaling(model.rope_scaling),
-        "tie_word_embeddings": model.tie_word_embeddings,
-        "attention_bias": model.attention_bias,
-        "initializer_range": model.initializer_range,
-        "hidden_act": "silu",
+        "rope_scaling": rope_scaling(model.rope_scaling),
+        **family.fixed,
+        **_routing(model),
         "bos_token_id": bos_id,
         "eos_token_id": eos_id,
         "torch_dtype": dtype,
-        **({"mlp_bias": False} if model.architecture == "llama" else {"use_sliding_window": False}),
     }
 
 
@@ -80,103 +57,65 @@ def differences(config: Mapping[str, Any], model: ModelConfig, vocab_size: int) 
     family = _family(config)
     if family != model.architecture:
         return [Difference(field="model_type", theirs=family, ours=model.architecture, key="model.architecture")]
-    theirs = {**_DEFAULTS[family], **{name: value for name, value in config.items() if value is not None}}
-    return [*_field_differences(theirs, model, vocab_size), *_rope_differences(theirs, model)]
+    return [*_field_differences(config, model, vocab_size), *_rope_differences(config, model)]
 
 
 def _family(config: Mapping[str, Any]) -> str:
     return str(config.get("model_type") or next(iter(config.get("architectures") or ["no model_type"])))
 
 
-def _field_differences(theirs: Mapping[str, Any], model: ModelConfig, vocab_size: int) -> Iterator[Difference]:
-    ours = {
-        **{name: getattr(model, name) for name in (*_REQUIRED, *_SHARED_DEFAULTS) if name != "hidden_act"},
+def _our_values(model: ModelConfig, family: HfFamily, vocab_size: int) -> dict[str, Any]:
+    """Return the named fields of config.json as `model` has them, nulls resolved."""
+    resolved = {
         "vocab_size": vocab_size,
         "num_key_value_heads": model.kv_heads,
         "head_dim": model.head_width,
-        **{name: value for name, value in _FIXED.items() if name in _DEFAULTS[model.architecture]},
+        **_groups(model),
     }
-    derived = {**dict.fromkeys(_REQUIRED, "nothing"), **_derived_sizes(theirs)}
+    return {name: resolved.get(key, getattr(model, key)) for name, key in family.names.items()}
+
+
+def _groups(model: ModelConfig) -> dict[str, Any]:
+    """Return the groups of experts; DeepSeek-V3's code computes with them always, and one group limits nothing."""
+    groups = model.n_group or (1 if model.architecture == "deepseek_v3" else None)
+    return {"n_group": groups, "topk_group": model.topk_group or groups}
+
+
+def _routing(model: ModelConfig) -> dict[str, Any]:
+    if model.architecture == "deepseek_v2":
+        limited = (model.topk_group or model.n_group or 1) < (model.n_group or 1)
+        return {"topk_method": "group_limited_greedy" if limited else "greedy"}
+    return {"mlp_only_layers": list(range(model.first_k_dense_replace))} if model.architecture == "qwen3_moe" else {}
+
+
+def _field_differences(config: Mapping[str, Any], model: ModelConfig, vocab_size: int) -> Iterator[Difference]:
+    family = HF_FAMILIES[model.architecture]
+    theirs, ours = their_values(config, family), _our_values(model, family, vocab_size)
     for name, value in ours.items():
-        there = theirs.get(name, derived.get(name))
-        if not _same(there, value):
-            key = None if name in _FIXED else f"model.{name}"
-            yield Difference(field=name, theirs=there, ours=value, key=key)
-    if theirs.get("quantization_config"):
+        there = theirs[name]
+        if name not in _NOT_COMPARED and not _same(there, value):
+            shown = "nothing" if there is None else there
+            yield Difference(field=name, theirs=shown, ours=value, key=f"model.{family.names[name]}")
+    for name, value in family.fixed.items():
+        there = config.get(name)
+        if name not in _NOT_READ and there is not None and not _same(there, value):
+            yield Difference(field=name, theirs=there, ours=value, key=None)
+    for name in strange_patterns(config):
+        yield Difference(field=name, theirs="another pattern", ours="the one of its family", key=None)
+    if model.architecture == "qwen3_moe" and dense_layers(config) != model.first_k_dense_replace:
+        key, there = "first_k_dense_replace", dense_layers(config)
+        yield Difference(field="mlp_only_layers", theirs=there, ours=model.first_k_dense_replace, key=f"model.{key}")
+    if config.get("quantization_config"):
         yield Difference(field="quantization_config", theirs="quantized weights", ours="none", key=None)
 
 
-def _derived_sizes(theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `transformers` takes for sizes that are left out."""
-    hidden, heads = theirs.get("hidden_size"), theirs.get("num_attention_heads")
-    if not (isinstance(hidden, int) and isinstance(heads, int) and heads):
-        return {}
-    return {"num_key_value_heads": heads, "head_dim": hidden // heads}
-
-
-def _rope_differences(theirs: Mapping[str, Any], model: ModelConfig) -> Iterator[Difference]:
-    there, here = _their_rope(theirs), _our_rope(model)
+def _rope_differences(config: Mapping[str, Any], model: ModelConfig) -> Iterator[Difference]:
+    there, here = their_rope(config, model.architecture), our_rope(model)
     for name in dict.fromkeys([*here, *there]):
         if not _same(there.get(name), here.get(name)):
             key = f"model.{name}" if name == "rope_theta" else f"model.rope_scaling.{name}"
             known = name != "partial_rotary_factor"
             yield Difference(field=name, theirs=there.get(name), ours=here.get(name), key=key if known else None)
-
-
-def _their_rope(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rotary embedding of a config.json, in the form of `_our_rope`."""
-    scaling = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
-    kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    theta = scaling.get("rope_theta") or config.get("rope_theta") or 10000.0
-    part = scaling.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
-    base = {"rope_theta": theta, "partial_rotary_factor": part}
-    if kind == "default":
-        return {**base, "rope_type": _ABSENT_ROPE}
-    original = scaling.get("original_max_position_embeddings") or config.get("max_position_embeddings")
-    shared = {**base, "rope_type": kind, "factor": scaling.get("factor")}
-    if kind == "llama3":
-        factors = {name: scaling.get(name) for name in ("low_freq_factor", "high_freq_factor")}
-        return {**shared, "original_max_position_embeddings": original, **factors}
-    if kind == "yarn":
-        return {**shared, "original_max_position_embeddings": original, **_their_yarn(scaling)}
-    return shared
-
-
-def _their_yarn(scaling: Mapping[str, Any]) -> dict[str, Any]:
-    factor, mscale, all_dim = scaling.get("factor") or 1.0, scaling.get("mscale"), scaling.get("mscale_all_dim")
-    # transformers takes the two only together.
-    weights = (mscale, all_dim) if mscale and all_dim else (1.0, 0.0)
-    return {
-        "beta_fast": scaling.get("beta_fast") or 32.0,
-        "beta_slow": scaling.get("beta_slow") or 1.0,
-        "attention_factor": scaling.get("attention_factor") or _attention_factor(factor, *weights),
-    }
-
-
-def _our_rope(model: ModelConfig) -> dict[str, Any]:
-    written = _rope_scaling(model.rope_scaling) or {"rope_type": _ABSENT_ROPE}
-    return {"rope_theta": model.rope_theta, "partial_rotary_factor": 1.0, **written}
-
-
-def _rope_scaling(scaling: RopeScaling) -> dict[str, Any] | None:
-    kind = scaling.rope_type
-    if kind is None:
-        return None
-    names: dict[str, tuple[str, ...]] = {
-        "linear": (),
-        "llama3": ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"),
-        "yarn": ("original_max_position_embeddings", "beta_fast", "beta_slow"),
-    }
-    written: dict[str, Any] = {"rope_type": kind, "factor": scaling.factor}
-    written |= {name: getattr(scaling, name) for name in names[kind]}
-    if kind == "yarn":
-        written["attention_factor"] = _attention_factor(scaling.factor, scaling.mscale, scaling.mscale_all_dim)
-    return written
-
-
-def _attention_factor(factor: float, mscale: float, mscale_all_dim: float) -> float:
-    """Return yarn's factor on cosines and sines (`_compute_yarn_parameters` of transformers)."""
-    return (0.1 * mscale * math.log(factor) + 1.0) / (0.1 * mscale_all_dim * math.log(factor) + 1.0)
 
 
 def _same(theirs: Any, ours: Any) -> bool:

@@ -7,6 +7,7 @@ Every key of `ModelConfig` either reaches Megatron through the modules beside th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from primus_hydra.config.architecture import LATENT, architecture_problems
 from primus_hydra.config.schema.model import ModelConfig
@@ -14,6 +15,14 @@ from primus_hydra.errors import Problem
 
 LLAMA3_SCALING = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 """What Megatron's `rope_scaling` takes for granted (RotaryEmbedding._apply_scaling)."""
+UNBUILT: Final = {
+    "gpt_oss": "our loop on Megatron does not build gpt-oss: the bias of its router, its windows in every other layer "
+    "and its biased, clamped experts",
+    "llama4_text": "our loop on Megatron does not build Llama 4: attention in chunks, layers without rotary positions "
+    "and experts whose input, not output, is weighed",
+}
+"""Architectures that are refused, and why."""
+_NEAREST = "nearest that is built: mixtral or qwen3_moe"
 _EXPERT_KEYS = ("n_shared_experts", "num_experts_per_tok", "moe_intermediate_size")
 
 
@@ -21,6 +30,7 @@ def model_problems(model: ModelConfig, *, seq_length: int | None = None) -> list
     """Return every reason why Megatron cannot build `model`; an empty list means it can."""
     return [
         *architecture_problems(model, seq_length=seq_length),
+        *_family_problems(model),
         *_position_problems(model),
         *_bias_problems(model),
         *(_router_problems(model) if model.is_moe else _dense_problems(model)),
@@ -37,8 +47,22 @@ def limits_groups(model: ModelConfig) -> bool:
     return (model.topk_group or model.n_group or 1) < (model.n_group or 1)
 
 
+def _family_problems(model: ModelConfig) -> Iterator[Problem]:
+    if model.architecture in UNBUILT:
+        yield Problem(key="model.architecture", what=UNBUILT[model.architecture], hint=_NEAREST)
+    elif model.sliding_window is not None:
+        yield Problem(
+            key="model.sliding_window",
+            what="our loop on Megatron masks documents by their borders, and has no window beside that",
+            hint="set it to null: every token is then seen",
+        )
+
+
 def _position_problems(model: ModelConfig) -> Iterator[Problem]:
     scaling, key = model.rope_scaling, "model.rope_scaling"
+    if model.architecture in LATENT and not scaling.truncate:
+        what = "Megatron's latent attention rounds the bounds of yarn's ramp"
+        yield Problem(key=f"{key}.truncate", what=what, hint="set it to true")
     if model.architecture in LATENT and scaling.rope_type in ("llama3", "linear"):
         what = f"Megatron's latent attention has no {scaling.rope_type} position scaling"
         yield Problem(key=f"{key}.rope_type", what=what, hint="use yarn, or null")

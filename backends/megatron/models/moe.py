@@ -1,12 +1,12 @@
-"""Routed experts: the neutral keys of DeepSeek-V2 and V3 as fields of Megatron's TransformerConfig.
+"""Routed experts: the neutral keys of DeepSeek, Mixtral and Qwen3-MoE as fields of Megatron's TransformerConfig.
 
-Scores are computed in float32. Experts are balanced as published: V3 by a router bias that moves by 1e-3 after each
-step, both by the loss of each sequence when `aux_loss_alpha` is set.
+Scores are computed in float32. Experts are balanced by the loss of each sequence when `aux_loss_alpha` is set, and in
+DeepSeek-V3, as published, by a router bias that moves by 1e-3 after each step.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from primus_hydra.backends.megatron.models.limits import limits_groups
 from primus_hydra.config.schema.model import ModelConfig
@@ -19,13 +19,12 @@ def expert_fields(model: ModelConfig, parallel: ParallelConfig, *, engine: bool)
     """Return the fields for routed experts; none for a dense model. `engine`: layers of Transformer Engine."""
     if not model.is_moe:
         return {}
-    width = cast(int, model.moe_intermediate_size)
-    dense, layers = model.first_k_dense_replace, model.num_hidden_layers
+    width, layers = model.expert_width, range(model.num_hidden_layers)
     return {
         "num_moe_experts": model.n_routed_experts,
         "moe_ffn_hidden_size": width,
         "moe_shared_expert_intermediate_size": (model.n_shared_experts or 0) * width or None,
-        "moe_layer_freq": [int(layer >= dense) for layer in range(layers)] if dense else 1,
+        "moe_layer_freq": 1 if model.moe_layers == len(layers) else [int(model.routes(layer)) for layer in layers],
         "expert_model_parallel_size": parallel.ep,
         "expert_tensor_parallel_size": parallel.etp,
         # The one dispatcher that every layout can use.

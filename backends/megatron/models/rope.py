@@ -52,6 +52,7 @@ def yarn_fields(model: ModelConfig) -> dict[str, Any]:
         "yarn_beta_slow": scaling.beta_slow,
         "yarn_mscale": scaling.mscale,
         "yarn_mscale_all_dim": scaling.mscale_all_dim,
+        "yarn_correction_range_round_to_int": scaling.truncate,
     }
 
 

@@ -45,14 +45,14 @@ def _width_problems(
     for key, width in uneven.items():
         what = f"{parallel.tp} ranks do not divide {key} {width}; shards must be equal"
         yield Problem(key="parallel.tp", what=what, hint=_tensor_hint(model, widths, parallel.tp))
-    if model.moe_intermediate_size and model.moe_intermediate_size % parallel.etp:
-        what = f"{parallel.etp} ranks do not divide model.moe_intermediate_size {model.moe_intermediate_size}"
+    if model.is_moe and model.expert_width % parallel.etp:
+        what = f"{parallel.etp} ranks do not divide the width of an expert, {model.expert_width}"
         yield Problem(key="parallel.etp", what=what, hint="set parallel.etp=1, which keeps experts whole")
 
 
 def _tensor_widths(model: ModelConfig, vocab_size: int | None, *, local: bool) -> Mapping[str, int | None]:
     """Return what tensor parallel ranks cut, beside the heads."""
-    dense = not model.is_moe or model.first_k_dense_replace > 0
+    dense = model.moe_layers < model.num_hidden_layers
     shared = (model.n_shared_experts or 0) * (model.moe_intermediate_size or 0)
     widths = {
         "model.vocab_size": vocab_size,

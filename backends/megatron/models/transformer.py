@@ -57,7 +57,6 @@ def _shape(model: ModelConfig) -> dict[str, Any]:
         "gated_linear_unit": True,
         "activation_func": F.silu,
         "add_bias_linear": False,
-        "add_qkv_bias": False,
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
         "init_method_std": model.initializer_range,
@@ -68,12 +67,14 @@ def _grouped(model: ModelConfig) -> dict[str, Any]:
     return {
         "num_query_groups": model.kv_heads,
         "kv_channels": model.head_width,
-        "qk_layernorm": model.architecture == "qwen3",
+        "qk_layernorm": model.architecture in ("qwen3", "qwen3_moe"),
+        "add_qkv_bias": model.qkv_bias,
     }
 
 
 def _latent(model: ModelConfig) -> dict[str, Any]:
     return {
+        "add_qkv_bias": False,
         "multi_latent_attention": True,
         # The norms of both latents, which every DeepSeek has.
         "qk_layernorm": True,

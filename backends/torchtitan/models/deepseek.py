@@ -1,31 +1,20 @@
-"""The DeepSeek-V2 and V3 families: latent attention, and routed experts after the first dense layers.
-
-Experts are balanced as published: V3 by a router bias that torchtitan moves after each step (1e-3), both by the balance
-loss when `aux_loss_alpha` is set. V2 has no bias, so that its weights mean the same outside torchtitan.
-"""
+"""The DeepSeek-V2 and V3 families: latent attention, and routed experts after the first dense layers."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import cast
 
 from torchtitan.models.common import FeedForward
-from torchtitan.models.common.config_utils import (
-    make_ffn_config,
-    make_moe_config,
-    make_routed_experts_config,
-    make_router_config,
-)
-from torchtitan.models.common.moe import MoE, TokenChoiceTopKRouter
+from torchtitan.models.common.config_utils import make_ffn_config
+from torchtitan.models.common.moe import MoE
 from torchtitan.models.deepseek_v3 import make_mla_attention_config
 from torchtitan.models.deepseek_v3.model import Attention, DeepSeekV3Model, DeepSeekV3TransformerBlock
 
 from primus_hydra.backends.torchtitan.models import initializers as init
+from primus_hydra.backends.torchtitan.models.experts import FirstWeights, mixture
 from primus_hydra.backends.torchtitan.models.rope import rope_config
-from primus_hydra.backends.torchtitan.models.router import BalancedRouter
 from primus_hydra.backends.torchtitan.models.shape import Shape
-
-_BIAS_SPEED = 1e-3
 
 
 def deepseek_config(shape: Shape) -> DeepSeekV3Model.Config:
@@ -43,7 +32,7 @@ def deepseek_config(shape: Shape) -> DeepSeekV3Model.Config:
 
 def _block(shape: Shape, layer: int) -> DeepSeekV3TransformerBlock.Config:
     model = shape.model
-    routed = model.is_moe and layer >= model.first_k_dense_replace
+    routed = model.routes(layer)
     return DeepSeekV3TransformerBlock.Config(
         attention=_attention(shape, layer),
         attention_norm=shape.norm(model.hidden_size),
@@ -91,44 +80,7 @@ def _feed_forward(shape: Shape, layer: int, width: int) -> FeedForward.Config:
 
 
 def _experts(shape: Shape, layer: int) -> MoE.Config:
-    model = shape.model
-    width, experts = cast(int, model.moe_intermediate_size), cast(int, model.n_routed_experts)
-    shared = model.n_shared_experts or 0
-    return make_moe_config(
-        num_experts=experts,
-        load_balance_coeff=_BIAS_SPEED if model.architecture == "deepseek_v3" else None,
-        router=_router(shape, layer),
-        routed_experts=make_routed_experts_config(
-            dim=model.hidden_size,
-            hidden_dim=width,
-            num_experts=experts,
-            top_k=cast(int, model.num_experts_per_tok),
-            param_init=init.experts_by_depth(model.initializer_range, layer),
-            comm_backend="standard",
-        ),
-        shared_experts=_feed_forward(shape, layer, width * shared) if shared else None,
-    )
-
-
-def _router(shape: Shape, layer: int) -> TokenChoiceTopKRouter.Config:
-    model = shape.model
-    limited = (model.topk_group or 1) < (model.n_group or 1)
-    config = make_router_config(
-        dim=model.hidden_size,
-        num_experts=cast(int, model.n_routed_experts),
-        gate_param_init=init.truncated_by_depth(model.initializer_range, layer),
-        top_k=cast(int, model.num_experts_per_tok),
-        score_func=model.scoring_func,
-        route_norm=model.norm_topk_prob,
-        route_scale=model.routed_scaling_factor,
-        num_expert_groups=model.n_group if limited else None,
-        num_limited_groups=model.topk_group if limited else None,
-    )
-    single = limited and model.architecture == "deepseek_v2"
-    if not single and not model.aux_loss_alpha:
-        return config
-    return BalancedRouter.Config(
-        **{field.name: getattr(config, field.name) for field in fields(config)},
-        group_experts=1 if single else 2,
-        balance_weight=model.aux_loss_alpha / shape.global_batch_size if shape.global_batch_size else 0.0,
-    )
+    model, std = shape.model, shape.model.initializer_range
+    weights = FirstWeights(gate=init.truncated_by_depth(std, layer), experts=init.experts_by_depth(std, layer))
+    width = model.expert_width * (model.n_shared_experts or 0)
+    return mixture(shape, weights, shared=_feed_forward(shape, layer, width) if width else None)

@@ -7,6 +7,7 @@ hidden_size^-1/2).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -40,6 +41,21 @@ def truncated_output(hidden_size: int) -> ParamInit:
 def normal(std: float) -> ParamInit:
     """Normal weights of standard deviation `std`, zero biases."""
     return {"weight": partial(nn.init.normal_, std=std), "bias": nn.init.zeros_}
+
+
+def normal_by_layers(std: float, layers: int) -> ParamInit:
+    """Like `normal`, smaller in a model of many layers: std / sqrt(2 * layers)."""
+    return normal(_std_by_layers(std, layers))
+
+
+def experts_by_layers(std: float, layers: int) -> ParamInit:
+    """The three matrices of normal routed experts; the one that ends them as in `normal_by_layers`."""
+    plain = partial(nn.init.normal_, std=std)
+    return {"w1_EFD": plain, "w2_EDF": partial(nn.init.normal_, std=_std_by_layers(std, layers)), "w3_EFD": plain}
+
+
+def _std_by_layers(std: float, layers: int) -> float:
+    return std / math.sqrt(2 * layers)
 
 
 def experts_by_depth(std: float, layer: int) -> ParamInit:

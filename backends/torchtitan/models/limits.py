@@ -7,12 +7,19 @@ or is named here with the reason; the two must be changed together.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from primus_hydra.config.architecture import LATENT, architecture_problems
 from primus_hydra.config.schema.model import ModelConfig
 from primus_hydra.config.schema.parallel import ParallelConfig
 from primus_hydra.errors import Problem
 
+UNBUILT: Final = {
+    "gpt_oss": "torchtitan has blocks for gpt-oss, but no key of ours sets them yet",
+    "llama4_text": "torchtitan 0.3 has no Llama 4: it was taken out after 0.2",
+}
+"""Architectures that are refused, and why."""
+_NEAREST = "nearest that is built: mixtral or qwen3_moe"
 # torch's context-parallel block mask covers whole blocks of 128 queries on every rank.
 _CP_BLOCK = 128
 
@@ -30,6 +37,7 @@ def model_problems(
     """
     return [
         *architecture_problems(model, seq_length=seq_length),
+        *_family_problems(model),
         *_scaling_problems(model),
         *_feature_problems(model, parallel),
         *(_expert_problems(model, parallel) if model.is_moe else ()),
@@ -39,11 +47,22 @@ def model_problems(
     ]
 
 
+def _family_problems(model: ModelConfig) -> Iterator[Problem]:
+    if model.architecture in UNBUILT:
+        yield Problem(key="model.architecture", what=UNBUILT[model.architecture], hint=_NEAREST)
+    elif model.sliding_window is not None:
+        what = "torchtitan's blocks of this family attend to the whole document"
+        yield Problem(key="model.sliding_window", what=what, hint="set it to null: every token is then seen")
+
+
 def _scaling_problems(model: ModelConfig) -> Iterator[Problem]:
     scaling = model.rope_scaling
     key = "model.rope_scaling.rope_type"
     if scaling.rope_type == "linear":
         yield Problem(key=key, what="torchtitan has no linear position scaling", hint="use llama3 or yarn")
+    if scaling.rope_type == "llama3" and scaling.high_freq_factor == scaling.low_freq_factor:
+        what = "torchtitan divides by its distance from low_freq_factor"
+        yield Problem(key="model.rope_scaling.high_freq_factor", what=what, hint="make it greater")
     if scaling.rope_type == "llama3" and model.architecture != "llama":
         yield Problem(key=key, what=f"torchtitan scales positions the llama3 way in llama, not in {model.architecture}")
 
@@ -85,7 +104,7 @@ def _tensor_parallel_problems(
         return
     widths: dict[str, int | None] = {
         "intermediate_size": model.intermediate_size,
-        "moe_intermediate_size": model.moe_intermediate_size if parallel.ep == 1 else None,
+        "moe_intermediate_size": model.expert_width if model.is_moe and parallel.ep == 1 else None,
         "vocab_size": vocab_size,
     }
     for key, width in widths.items():

@@ -97,4 +97,5 @@ def _yarn(scaling: RopeScaling) -> dict[str, Any]:
         "beta_fast": scaling.beta_fast,
         "beta_slow": scaling.beta_slow,
         "original_seq_len": scaling.original_max_position_embeddings,
+        "truncate": scaling.truncate,
     }

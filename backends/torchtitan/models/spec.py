@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torchtitan.components.optimizer import register_moe_load_balancing_hook
@@ -18,6 +18,7 @@ from torchtitan.protocols.model_spec import ModelSpec
 
 from primus_hydra.backends.torchtitan.models import float8
 from primus_hydra.backends.torchtitan.models.deepseek import deepseek_config
+from primus_hydra.backends.torchtitan.models.hf_names import MixtralStateDictAdapter, Qwen2StateDictAdapter
 from primus_hydra.backends.torchtitan.models.limits import model_problems
 from primus_hydra.backends.torchtitan.models.llama import llama_config
 from primus_hydra.backends.torchtitan.models.qwen3 import qwen3_config
@@ -38,7 +39,13 @@ class _Family:
 
 
 _LLAMA = _Family(name="llama3", config=llama_config, parallelize=parallelize_llama, adapter=Llama3StateDictAdapter)
-_QWEN3 = _Family(name="qwen3", config=qwen3_config, parallelize=parallelize_qwen3, adapter=Qwen3StateDictAdapter)
+_QWEN3 = _Family(
+    name="qwen3",
+    config=qwen3_config,
+    parallelize=parallelize_qwen3,
+    adapter=Qwen3StateDictAdapter,
+    after_optimizer=register_moe_load_balancing_hook,
+)
 _DEEPSEEK = _Family(
     name="deepseek_v3",
     config=deepseek_config,
@@ -48,7 +55,10 @@ _DEEPSEEK = _Family(
 )
 _FAMILIES: dict[Architecture, _Family] = {
     "llama": _LLAMA,
+    "qwen2": replace(_QWEN3, adapter=Qwen2StateDictAdapter),
     "qwen3": _QWEN3,
+    "qwen3_moe": _QWEN3,
+    "mixtral": replace(_QWEN3, adapter=MixtralStateDictAdapter),
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
 }

@@ -5,6 +5,7 @@ from primus_hydra.config.schema.data import DataConfig, TokenizerConfig
 from primus_hydra.config.schema.environment import DeterminismConfig, NetworkConfig
 from primus_hydra.config.schema.hooks import HooksConfig
 from primus_hydra.config.schema.key import REQUIRED, KeyInfo, info_of, key, node
+from primus_hydra.config.schema.limits import LimitsConfig
 from primus_hydra.config.schema.model import ModelConfig, RopeScaling
 from primus_hydra.config.schema.observe import MetricsConfig, ProfilerConfig, TrackerConfig
 from primus_hydra.config.schema.parallel import ParallelConfig
@@ -35,6 +36,7 @@ __all__ = [
     "JobConfig",
     "KeyInfo",
     "LaunchConfig",
+    "LimitsConfig",
     "LrScheduleConfig",
     "MetricsConfig",
     "ModelConfig",

@@ -12,9 +12,12 @@ from primus_hydra.config.schema.key import key
 class DataConfig:
     """The token source."""
 
-    kind: Literal["python_stdlib", "text", "mock", "hf", "megatron"] = key("python_stdlib", "Kind of source.")
+    kind: Literal["python_stdlib", "text", "mock", "hf", "megatron", "stream"] = key("python_stdlib", "Kind of source.")
     path: str | list[str] | None = key(
-        None, "text: files, folders or globs; hf: a data set folder; megatron: prefixes, each after its weight."
+        None, "text: files, folders or globs; hf: a data set folder; megatron, stream: sets, each after its weight."
+    )
+    validation_path: str | list[str] | None = key(
+        None, "megatron: prefixes held out for validation, in place of data.validation_fraction."
     )
     text_key: str = key("text", "Field or column that holds the text of a jsonl, parquet or hf record.")
     split: str = key("train", "hf: split that is read.")

@@ -12,6 +12,10 @@ class MetricsConfig:
     """Log lines and metrics.jsonl."""
 
     log_every: int = key(1, "Log every this many steps.", unit="steps", gt=0)
+    objective: str = key(
+        "auto",
+        "What a sweep judges its points by: a name in metrics.jsonl; auto: validation_loss if measured, else loss.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

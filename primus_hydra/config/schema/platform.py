@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from primus_hydra.config.schema.key import REQUIRED, key
+from primus_hydra.config.schema.key import REQUIRED, key, node
+from primus_hydra.config.schema.limits import LimitsConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,7 @@ class PlatformConfig:
     link_bandwidth_gb_s: float | None = key(None, "GPU to GPU inside a node, one way, per GPU.", unit="GB/s", gt=0)
     nic_bandwidth_gb_s: float | None = key(None, "Network per GPU, one way.", unit="GB/s", gt=0)
     env: dict[str, str] = key({}, "Environment variables that this hardware wants.")
+    limits: LimitsConfig = node(LimitsConfig, "What a node must reach to pass a preflight.")
     source: list[str] = key([], "Where the numbers come from.")
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from functools import cache
 from pathlib import Path
@@ -12,12 +11,17 @@ import pytest
 import yaml
 
 from primus_hydra import conf
+from primus_hydra.config.architecture import architecture_problems
 from primus_hydra.config.build import build
 from primus_hydra.config.count import active_parameter_count, parameter_count
+from primus_hydra.config.hf_model import neutral_model
 from primus_hydra.config.schema import ModelConfig
 from primus_hydra.errors import UserError
+from primus_hydra.weights.hf_config import hf_config
 
-FILES = sorted((Path(conf.__file__).parent / "model").glob("*.yaml"))
+ANY = "hf"
+"""The choice that reads its sizes from a folder."""
+FILES = sorted(file for file in (Path(conf.__file__).parent / "model").glob("*.yaml") if file.stem != ANY)
 NAMES = [file.stem for file in FILES]
 TINY_VOCABULARY = 4096
 
@@ -46,6 +50,14 @@ def small(architecture: str, **changes: Any) -> ModelConfig:
     return ModelConfig(**{**sizes, **changes})
 
 
+ROUTED = {"n_routed_experts": 8, "num_experts_per_tok": 2}
+LLAMA4 = {
+    "moe_intermediate_size": 30,
+    "n_shared_experts": 1,
+    "scoring_func": "sigmoid",
+    "attention_chunk_size": 8,
+    "no_rope_layer_interval": 2,
+}
 MLA = {"num_key_value_heads": 6, "kv_lora_rank": 20, "qk_nope_head_dim": 10, "qk_rope_head_dim": 4, "v_head_dim": 14}
 MOE = {
     "n_routed_experts": 8,
@@ -56,9 +68,13 @@ MOE = {
 }
 
 
-def test_the_first_models_are_here():
-    wanted = "llama3_tiny llama3_8b llama3_70b llama3_1_8b qwen3_0_6b qwen3_8b deepseek_v2_lite"
-    assert set(wanted.split()) <= set(NAMES)
+def test_the_models_of_the_field_are_here():
+    wanted = """llama3_tiny llama2_7b llama2_13b llama2_70b llama3_8b llama3_70b llama3_1_8b llama3_1_70b llama3_1_405b
+        llama3_2_1b llama3_2_3b llama3_3_70b llama4_17b_16e llama4_17b_128e qwen2_5_0_5b qwen2_5_1_5b qwen2_5_3b
+        qwen2_5_7b qwen2_5_14b qwen2_5_32b qwen2_5_72b qwen3_0_6b qwen3_1_7b qwen3_4b qwen3_8b qwen3_14b qwen3_32b
+        qwen3_30b_a3b qwen3_235b_a22b mixtral_8x7b mixtral_8x22b deepseek_v2 deepseek_v2_lite deepseek_v3 gpt_oss_20b
+        gpt_oss_120b"""
+    assert set(wanted.split()) == set(NAMES)
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
@@ -84,6 +100,29 @@ def test_the_tiny_model_has_about_five_million_parameters():
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_model_contradicts_nothing(name):
+    assert architecture_problems(model(name)) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_model_survives_the_way_through_a_config_json(name):
+    config = model(name)
+    written = hf_config(config, vocab_size=config.vocab_size or TINY_VOCABULARY, bos_id=1, eos_id=2, dtype="bfloat16")
+    found = neutral_model(written, where="config.json")
+    assert found.problems == ()
+    resolved = {
+        "vocab_size": TINY_VOCABULARY,
+        "head_dim": config.head_width,
+        "num_key_value_heads": config.kv_heads,
+    }
+    for key, value in found.keys.items():
+        node, _, leaf = key.rpartition(".")
+        ours = getattr(config.rope_scaling if node else config, leaf)
+        expected = resolved.get(key) if ours is None else ours
+        assert value == (pytest.approx(expected, rel=1e-9) if isinstance(expected, float) else expected), key
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_model_has_as_many_parameters_as_transformers_builds(name):
     config = model(name)
     vocabulary = config.vocab_size or TINY_VOCABULARY
@@ -96,8 +135,17 @@ def test_a_shipped_model_has_as_many_parameters_as_transformers_builds(name):
         small("llama"),
         small("llama", tie_word_embeddings=True, attention_bias=True),
         small("llama", num_key_value_heads=None, head_dim=10),
+        small("qwen2"),
+        small("qwen2", head_dim=10, tie_word_embeddings=True),
         small("qwen3", head_dim=16),
         small("qwen3", head_dim=16, attention_bias=True, tie_word_embeddings=True),
+        small("qwen3_moe", head_dim=16, **ROUTED, moe_intermediate_size=30, first_k_dense_replace=1),
+        small("qwen3_moe", **ROUTED, moe_intermediate_size=30, interleave_moe_layer_step=2, attention_bias=True),
+        small("mixtral", **ROUTED, norm_topk_prob=True, head_dim=10),
+        small("gpt_oss", **ROUTED, norm_topk_prob=True, head_dim=16, swiglu_limit=7.0, attention_bias=True),
+        small("gpt_oss", **ROUTED, norm_topk_prob=True, head_dim=16, swiglu_limit=7.0, sliding_window=8),
+        small("llama4_text", **ROUTED, **LLAMA4, head_dim=16, interleave_moe_layer_step=2),
+        small("llama4_text", **ROUTED, **LLAMA4, head_dim=16, attention_bias=True, use_qk_norm=True),
         small("deepseek_v2", **MLA, **MOE),
         small("deepseek_v2", **MLA, **MOE, q_lora_rank=18, attention_bias=True),
         small("deepseek_v2", **MLA, **{**MOE, "first_k_dense_replace": 9}),
@@ -152,28 +200,10 @@ def transformers_count(config: ModelConfig, vocabulary: int | None) -> int:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    family = {
-        "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
-        "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
-        "deepseek_v2": (transformers.DeepseekV2Config, transformers.DeepseekV2ForCausalLM),
-        "deepseek_v3": (transformers.DeepseekV3Config, transformers.DeepseekV3ForCausalLM),
-    }
-    config_class, model_class = family[config.architecture]
+    assert vocabulary is not None
+    fields = hf_config(config, vocab_size=vocabulary, bos_id=None, eos_id=None, dtype="float32")
+    published = transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
     with torch.device("meta"):
-        built = model_class(config_class(**hugging_face_keys(config, vocabulary)))
+        built = transformers.AutoModelForCausalLM.from_config(published)
+    assert type(built).__name__ == fields["architectures"][0]
     return sum(parameter.numel() for parameter in built.parameters())
-
-
-def hugging_face_keys(config: ModelConfig, vocabulary: int | None) -> dict[str, Any]:
-    """Our keys are Hugging Face's: give all that its class knows, and the two whose null it does not resolve itself."""
-    ours = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    for foreign in ("name", "architecture", "parameters", "source", "rope_scaling", "scoring_func", "aux_loss_alpha"):
-        del ours[foreign]
-    ours |= {"vocab_size": vocabulary, "num_key_value_heads": config.kv_heads, "head_dim": config.head_width}
-    if not config.architecture.startswith("deepseek"):
-        ours = {
-            name: value for name, value in ours.items() if name not in (*MLA, *MOE) or name == "num_key_value_heads"
-        }
-    elif config.n_routed_experts is None:
-        raise AssertionError("transformers has no dense DeepSeek")
-    return ours

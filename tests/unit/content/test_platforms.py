@@ -14,18 +14,36 @@ from primus_hydra.config.build import build
 from primus_hydra.config.schema import JobConfig, PlatformConfig
 
 FOLDER = Path(conf.__file__).parent / "platform"
-GPUS = ["mi300x", "mi325x", "mi355x", "h100", "h200", "b200"]
+PER_NODE = {
+    **dict.fromkeys(["mi250x", "mi300x", "mi325x", "mi350x", "mi355x"], 8),
+    **dict.fromkeys(["a100_40gb", "a100_80gb", "h100", "h100_pcie", "h100_nvl", "h200", "b200", "l40s"], 8),
+    **dict.fromkeys(["mi300a", "gb200"], 4),
+}
+GPUS = list(PER_NODE)
+WITHOUT_FP8 = ("mi250x", "a100_40gb", "a100_80gb")
 
 # Units x operations per clock and unit x GHz, from the architecture white papers: an account of the peaks that does not
 # come from the data sheets that the files quote. 1.83 GHz is the tensor clock of the SXM board.
-CDNA3 = (304, 2.1, {"float32": 256, "tf32": 1024, "bfloat16": 2048, "float16": 2048, "fp8": 4096})
-CDNA4 = (
-    256,
-    2.4,
-    {"float32": 256, "bfloat16": 4096, "float16": 4096, "fp8": 8192, "fp6": 16384, "fp4": 16384},
-)
-HOPPER = (132, 1.83, {"tf32": 2048, "bfloat16": 4096, "float16": 4096, "fp8": 8192})
-MACHINES = {"mi300x": CDNA3, "mi325x": CDNA3, "mi355x": CDNA4, "h100": HOPPER, "h200": HOPPER}
+CDNA2 = {"float32": 256, "bfloat16": 1024, "float16": 1024}
+CDNA3 = {"float32": 256, "tf32": 1024, "bfloat16": 2048, "float16": 2048, "fp8": 4096}
+CDNA4 = {"float32": 256, "bfloat16": 4096, "float16": 4096, "fp8": 8192, "fp6": 16384, "fp4": 16384}
+AMPERE = {"float32": 128, "tf32": 1024, "bfloat16": 2048, "float16": 2048}
+ADA = {"float32": 256, "tf32": 512, "bfloat16": 1024, "float16": 1024, "fp8": 2048}
+HOPPER = {"tf32": 2048, "bfloat16": 4096, "float16": 4096, "fp8": 8192}
+MACHINES = {
+    "mi250x": (110, 1.7, CDNA2),
+    "mi300a": (228, 2.1, CDNA3),
+    "mi300x": (304, 2.1, CDNA3),
+    "mi325x": (304, 2.1, CDNA3),
+    "mi350x": (256, 2.2, CDNA4),
+    "mi355x": (256, 2.4, CDNA4),
+    "a100_40gb": (108, 1.41, AMPERE),
+    "a100_80gb": (108, 1.41, AMPERE),
+    "h100": (132, 1.83, HOPPER),
+    "h100_pcie": (114, 1.62, HOPPER),
+    "h200": (132, 1.83, HOPPER),
+    "l40s": (142, 2.52, ADA),
+}
 
 
 def tree(name: str) -> dict[str, Any]:
@@ -62,13 +80,14 @@ def test_the_cpu_computes_exactly():
 def test_a_gpu_states_every_number_that_plans_are_made_of(name):
     config = platform(name)
     assert config.vendor == ("amd" if name.startswith("mi") else "nvidia")
-    assert config.gpus_per_node == 8
+    assert config.gpus_per_node == PER_NODE[name]
     assert config.arch
     assert config.product_names
     assert config.source
     numbers = (config.memory_gib, config.memory_bandwidth_gb_s, config.link_bandwidth_gb_s, config.nic_bandwidth_gb_s)
     assert None not in numbers
-    assert {"float32", "bfloat16", "float16", "fp8"} <= set(config.peak_tflops)
+    assert {"float32", "bfloat16", "float16"} <= set(config.peak_tflops)
+    assert ("fp8" in config.peak_tflops) == (name not in WITHOUT_FP8)
 
 
 @pytest.mark.parametrize("name", GPUS)
