@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from primus_hydra.config.nearest import in_words, near_divisors, near_multiples
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.errors import Problem
 
@@ -80,7 +83,7 @@ def _world_of(job: JobConfig) -> tuple[tuple[int, int] | None, list[Problem]]:
         shard = 1 if parallel.dp_shard == "auto" else parallel.dp_shard
         per_node, rest = divmod(others * shard, nodes)
         what = f"{others * shard} ranks cannot be spread evenly over {nodes} nodes"
-        return (None, [_world_problem(what)]) if rest else ((per_node, shard), [])
+        return (None, [_world_problem(what, job, None)]) if rest else ((per_node, shard), [])
     per_node = job.launch.ranks_per_node or job.platform.gpus_per_node
     world = per_node * nodes
     ranks = f"the {world} ranks of {nodes} node(s) with {per_node} each"
@@ -92,12 +95,27 @@ def _world_of(job: JobConfig) -> tuple[tuple[int, int] | None, list[Problem]]:
         shard = parallel.dp_shard
         fits = others * shard == world
         what = f"tp*pp*cp*dp_replicate*dp_shard = {others * shard} is not {ranks}"
-    return ((per_node, shard), []) if fits else (None, [_world_problem(what)])
+    return ((per_node, shard), []) if fits else (None, [_world_problem(what, job, world)])
 
 
-def _world_problem(what: str) -> Problem:
+def _world_problem(what: str, job: JobConfig, world: int | None) -> Problem:
     hint = "change parallel.*, launch.nodes or launch.ranks_per_node until the products agree"
-    return Problem(key="parallel", what=what, hint=hint)
+    near = "; ".join(_near_sizes(job, world)) if world else ""
+    return Problem(key="parallel", what=what, hint=f"{near}; or {hint}" if near else hint)
+
+
+def _near_sizes(job: JobConfig, world: int) -> Iterator[str]:
+    """Say by which one change of a size the product comes out, nearest values first."""
+    parallel = job.parallel
+    sizes = {name: getattr(parallel, name) for name in ("tp", "pp", "cp", "dp_replicate", "dp_shard")}
+    automatic = sizes["dp_shard"] == "auto"
+    given = {name: size for name, size in sizes.items() if size != "auto"}
+    for name, size in given.items():
+        rest = math.prod(other for key, other in given.items() if key != name)
+        if size == 1 or world % rest:
+            continue
+        near = near_divisors([world // rest], size) if automatic else [world // rest]
+        yield f"parallel.{name} can be {in_words(near)}"
 
 
 def _micro_batch(job: JobConfig, dp: int) -> int:
@@ -114,8 +132,15 @@ def _batch_problems(job: JobConfig, dp: int) -> list[Problem]:
     if batch % samples == 0:
         return []
     what = f"{batch} is not a multiple of micro_batch_size x data-parallel ranks ({micro} x {dp} = {samples})"
-    hint = f"use {max(1, batch // samples) * samples}, or another training.micro_batch_size"
+    hint = f"use {in_words(near_multiples(samples, batch))}, or another training.micro_batch_size"
     return [Problem(key="training.global_batch_size", what=what, hint=hint)]
+
+
+def _split_hint(key: str, degree: int, size: int, name: str) -> str:
+    """Say which values are legal: of a degree those that divide, of a sequence its multiples."""
+    if key == "parallel.cp":
+        return f"{name} can be {in_words(near_multiples(degree, size))}, or change {key}"
+    return f"{key} can be {in_words(near_divisors([size], degree))}, or change {name}"
 
 
 def _split_problems(job: JobConfig) -> list[Problem]:
@@ -127,7 +152,7 @@ def _split_problems(job: JobConfig) -> list[Problem]:
         ("parallel.cp", 2 * parallel.cp if parallel.cp > 1 else 1, job.training.seq_length, "training.seq_length"),
     )
     problems = [
-        Problem(key=key, what=f"{name}={size} is not divisible by {degree}", hint=f"change {key} or {name}")
+        Problem(key=key, what=f"{name}={size} is not divisible by {degree}", hint=_split_hint(key, degree, size, name))
         for key, degree, size, name in checks
         if size % degree
     ]

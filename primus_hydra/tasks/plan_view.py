@@ -19,13 +19,16 @@ from primus_hydra.errors import Problem, UserError, raise_all
 from primus_hydra.hooks.entry import read_hooks
 from primus_hydra.host.packages import installed_version
 from primus_hydra.launch.cluster.allocation import ClusterNode
+from primus_hydra.launch.cluster.meeting import current_host
 from primus_hydra.launch.environment import EnvVariable
-from primus_hydra.launch.plan import LaunchPlan
+from primus_hydra.launch.outer import outer_launch
+from primus_hydra.launch.plan import LaunchPlan, needs_cluster
 from primus_hydra.patching import PatchContext, Selection
 from primus_hydra.run.lock import read_holder
 from primus_hydra.slurm.script import script_text, srun_argv
 from primus_hydra.tasks.disk_room import room_problem
 from primus_hydra.tasks.patches import patch_rows
+from primus_hydra.tasks.plan_projection import project
 from primus_hydra.tasks.preparation import Standing, plan_attempt, standing_of
 from primus_hydra.tasks.readiness import Examination, examine
 from primus_hydra.tasks.submission import Checked, next_submission, slurm_job, submission_problems
@@ -72,9 +75,14 @@ def plan_job(composed: Composed) -> Planned:
         attempt=standing.attempt,
         data=None,
         resume_from=standing.step if standing.kind == "resume" else None,
-        planned=_planned_node(composed.job.launch.nodes) if submitted else None,
+        planned=_planned_node(composed.job.launch.nodes) if submitted or _elsewhere(composed.job) else None,
     )
     return Planned(composed=composed, examination=found, standing=standing, launch=launch)
+
+
+def _elsewhere(job: JobConfig) -> bool:
+    """Whether the job needs nodes that are not here; a plan shows it all the same."""
+    return job.launch.nodes > 1 and current_host() is None and outer_launch(os.environ) is None
 
 
 def view_of(planned: Planned, show: str) -> PlanView:
@@ -94,6 +102,7 @@ def view_of(planned: Planned, show: str) -> PlanView:
         notes=(*model_notes, *_notes(planned)),
         hooks=tuple(_hooks(job)),
         submission=_submission(planned) if planned.composed.launcher == "submitit" else None,
+        projection=project(job, planned.launch.spec.layout, model.vocab_size) if model.vocab_size else None,
     )
 
 
@@ -260,6 +269,8 @@ def _notes(planned: Planned) -> Iterator[NoteLine]:
     if planned.composed.launcher == "submitit":
         what = "threads, CPUs and the network of a rank are decided on its node; those shown are of this machine"
         yield NoteLine(what=what)
+    elif _elsewhere(planned.composed.job):
+        yield _note(needs_cluster(planned.launch.spec.layout))
     holder = read_holder(planned.standing.paths.lock)
     if holder is not None:
         yield NoteLine(what=f"another attempt seems to be at work in the run: {holder}")

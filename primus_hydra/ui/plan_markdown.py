@@ -6,8 +6,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from primus_hydra.config.key_table import plain
+from primus_hydra.ui import plan_projection as texts
 from primus_hydra.ui import plan_words as words
 from primus_hydra.ui.plan_view import PlanView
+from primus_hydra.ui.plan_view_projection import ProjectionPart
 
 
 def plan_markdown(view: PlanView) -> str:
@@ -18,6 +20,8 @@ def plan_markdown(view: PlanView) -> str:
 def _parts(view: PlanView) -> Iterator[str]:
     yield f"# Plan of {view.run.name}\n"
     yield _table(("", "what"), words.facts(view))
+    if view.projection is not None:
+        yield from _projection(view.projection)
     yield _part(
         words.values_title(view),
         ("key", "value", "source"),
@@ -43,6 +47,19 @@ def _parts(view: PlanView) -> Iterator[str]:
         yield _part(
             "notes", ("about", "what", "how to mend it"), [(n.key or "", n.what, n.hint or "") for n in view.notes]
         )
+
+
+def _projection(projection: ProjectionPart) -> Iterator[str]:
+    rules, memory = projection.rules, projection.memory
+    rows = texts.rule_rows(rules)
+    head = ("what", "why") if len(rows[0]) == 2 else ("", "what", "why")
+    yield _part(texts.rules_title(rules), head, rows)
+    yield _part(texts.memory_title(memory), texts.memory_head(memory), texts.memory_rows(memory))
+    if notes := texts.memory_notes(memory):
+        yield "\n".join(f"- {note.strip()}" for note in notes) + "\n"
+    if projection.speed is not None:
+        yield _part(texts.speed_title(projection.speed), ("", "what"), texts.speed_rows(projection))
+    yield _part("where these numbers come from", ("number", "source"), texts.source_rows(projection))
 
 
 def _ranks(view: PlanView) -> Iterator[str]:

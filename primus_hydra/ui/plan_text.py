@@ -6,8 +6,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from primus_hydra.config.key_table import plain
+from primus_hydra.ui import plan_projection as texts
 from primus_hydra.ui import plan_words as words
 from primus_hydra.ui.plan_view import PlanView, RankLine, Variable
+from primus_hydra.ui.plan_view_projection import ProjectionPart
 
 _WIDEST_COLUMN = 60
 
@@ -19,6 +21,8 @@ def plan_text(view: PlanView) -> str:
 
 def _lines(view: PlanView) -> Iterator[str]:
     yield from columns(words.facts(view))
+    if view.projection is not None:
+        yield from _projection(view.projection)
     yield from _section(words.values_title(view), _values(view))
     yield from _section("hooks, which a plan does not run", _hooks(view))
     if view.submission is not None:
@@ -29,6 +33,16 @@ def _lines(view: PlanView) -> Iterator[str]:
     yield from _section("ranks", _ranks(view.launch.ranks, view.launch.argv))
     yield from _section("patches", _patches(view))
     yield from _section("notes", _notes(view))
+
+
+def _projection(projection: ProjectionPart) -> Iterator[str]:
+    yield from _section(texts.rules_title(projection.rules), columns(texts.rule_rows(projection.rules)))
+    memory = projection.memory
+    table = columns([texts.memory_head(memory), *texts.memory_rows(memory)])
+    yield from _section(texts.memory_title(memory), [*table, *texts.memory_notes(memory)])
+    if projection.speed is not None:
+        yield from _section(texts.speed_title(projection.speed), columns(texts.speed_rows(projection)))
+    yield from _section("where these numbers come from", columns(texts.source_rows(projection)))
 
 
 def _section(title: str, lines: Sequence[str]) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from primus_hydra.ui.plan_view_projection import ProjectionPart
+
 
 @dataclass(frozen=True, kw_only=True)
 class ValueLine:
@@ -156,3 +158,4 @@ class PlanView:
     notes: tuple[NoteLine, ...]
     submission: SubmissionPart | None = None
     hooks: tuple[HookLine, ...] = ()
+    projection: ProjectionPart | None = None
