@@ -114,7 +114,7 @@ def _blocked(count: int, why: str) -> str:
 
 def _amd_smi_names(output: str | None) -> list[str]:
     """Read `amd-smi static --asic --json`: a list of GPUs up to ROCm 6, below `gpu_data` from ROCm 7."""
-    data = _json_in(output)
+    data = json_in(output)
     gpus = data.get("gpu_data") if isinstance(data, dict) else data
     entries = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
     names = [_text(entry.get("asic"), "market_name") for entry in entries]
@@ -123,7 +123,7 @@ def _amd_smi_names(output: str | None) -> list[str]:
 
 def _rocm_smi_names(output: str | None) -> list[str]:
     """Read `rocm-smi --showproductname --json`: one object per card; releases spell `Card series` both ways."""
-    data = _json_in(output)
+    data = json_in(output)
     cards = data if isinstance(data, dict) else {}
     keys = [key for key in cards if re.fullmatch(r"card\d+", key)]
     ordered = sorted(keys, key=lambda key: int(key.removeprefix("card")))
@@ -131,7 +131,7 @@ def _rocm_smi_names(output: str | None) -> list[str]:
     return [name for name in names if name and name != "N/A"]
 
 
-def _json_in(output: str | None) -> Any:
+def json_in(output: str | None) -> Any:
     """Return the JSON of a tool's output, which may follow warnings; None if there is none."""
     start = re.search(r"^[\[{]", output or "", re.MULTILINE)
     if output is None or start is None:
