@@ -1,8 +1,8 @@
 """The command: overrides in, an exit code out. One `@hydra.main` app behind our own front end.
 
 The front end composes once, so that all mistakes are known before anything starts. What Hydra serves itself (`--cfg`,
-`--info`, `--hydra-help`, another sweeper) goes to Hydra, on the same groups and with the same overrides. Refuses flags
-of Hydra that would go round this front end.
+`--info`, `--hydra-help`) goes to Hydra, on the same groups and with the same overrides. Refuses flags of Hydra that
+would go round this front end.
 """
 
 from __future__ import annotations
@@ -21,24 +21,22 @@ from typing import Any, NoReturn
 import hydra
 import yaml
 from hydra._internal.utils import get_args_parser
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from primus_hydra.answers import PROGRAM, quick_answer
 from primus_hydra.config.compose import Request, compose, spell_for_hydra
 from primus_hydra.config.composed import Composed
 from primus_hydra.config.keys import all_keys
-from primus_hydra.config.launchers import LAUNCHER_GROUP
 from primus_hydra.config.loader import register_schema
-from primus_hydra.config.points import compose_points
+from primus_hydra.config.points import BASIC, Points
 from primus_hydra.config.provenance import Source, placed
 from primus_hydra.config.search import CONFIG_MODULE, CONFIG_NAME, HYDRA_VERSION_BASE, user_dirs
 from primus_hydra.config.suggest import key_hint
-from primus_hydra.config.sweep import sweep_layouts
+from primus_hydra.config.sweep import SkippedPoint, sweep_layouts
 from primus_hydra.errors import ExitCode, PrimusError, Problem, UserError, raise_all
 from primus_hydra.guard import guarded
 from primus_hydra.launch.outer import OuterLaunch, Publication, follow, outer_launch
-from primus_hydra.tasks.contract import make_task
+from primus_hydra.tasks.contract import Task, go_together, make_task, refuse_launcher
 
 REFUSED_FLAGS = (
     (
@@ -76,7 +74,7 @@ def _run(argv: Sequence[str]) -> int:
     if outer is not None:
         return _run_joined(request, outer)
     with user_dirs(request.config_dirs):
-        return _run_points(request) if flags.multirun else run_composed(compose(request))
+        return _run_sweep(request) if flags.multirun else run_composed(compose(request))
 
 
 def parse_flags(argv: Sequence[str]) -> argparse.Namespace:
@@ -107,17 +105,22 @@ def run_composed(composed: Composed) -> int:
     """Run the task of a composed job."""
     gc.enable()  # off since the start of the process, see `__main__`
     with _placing(composed):
-        return make_task(composed.job.task).run(composed)
+        return _task_of(composed).run(composed)
 
 
-def run_points(points: Sequence[Composed]) -> int:
+def run_points(points: Sequence[Composed], skipped: Sequence[SkippedPoint] = ()) -> int:
     """Run the points of a sweep; points of one task go to it together, so that it may give one answer."""
     gc.enable()
-    nodes = [point.job.task for point in points]
-    if points and all(node == nodes[0] for node in nodes):
+    if points and go_together([point.job.task for point in points]):
         with _placing(points[0]):
-            return make_task(nodes[0]).run_points(points)
+            return _task_of(points[0]).run_sweep(points, skipped)
     return max((run_composed(point) for point in points), default=int(ExitCode.DONE))
+
+
+def _task_of(composed: Composed) -> Task:
+    task = make_task(composed.job.task)
+    refuse_launcher(task, composed)
+    return task
 
 
 @contextmanager
@@ -155,14 +158,26 @@ def _run_joined(request: Request, outer: OuterLaunch) -> int:
         return run_composed(compose(request))
 
 
-def _run_points(request: Request) -> int:
+def _run_sweep(request: Request) -> int:
+    """Run the points that the command line lists, or those that a sweeper chooses."""
+    points = Points(request)
+    sweeper = points.sweeper()
+    if sweeper == BASIC:
+        return _run_listed(points)
+    from primus_hydra.tasks.sampled import run_sampled  # only here: few sweeps need Hydra's plugins
+
+    gc.enable()
+    return run_sampled(request, points, sweeper)
+
+
+def _run_listed(points: Points) -> int:
     """Compose every point first, so that a wrong one starts nothing; skip those that no machine could lay out."""
-    kept, skipped = sweep_layouts(compose_points(request))
+    kept, skipped = sweep_layouts(points.all())
     if skipped and not kept:
         raise UserError(*(_labelled(p, _label_of(one.point.swept)) for one in skipped for p in one.problems))
     for one in skipped:
         print(f"skipped {_label_of(one.point.swept)}: {'; '.join(p.what for p in one.problems)}", file=sys.stderr)
-    return run_points(kept)
+    return run_points(kept, skipped)
 
 
 def _label_of(swept: Sequence[str]) -> str:
@@ -175,29 +190,20 @@ def _labelled(problem: Problem, label: str) -> Problem:
 
 
 def _is_for_hydra(flags: argparse.Namespace) -> bool:
-    other_sweeper = flags.multirun and any(text.startswith("hydra/sweeper=") for text in flags.overrides)
-    return bool(flags.hydra_help or flags.cfg or flags.info or other_sweeper)
+    return bool(flags.hydra_help or flags.cfg or flags.info)
 
 
 def _hand_to_hydra(argv: Sequence[str], flags: argparse.Namespace, request: Request) -> int:
     """Let Hydra serve its own flags; overrides are spelled as we would spell them."""
-    codes: list[int] = []
 
     @hydra.main(version_base=HYDRA_VERSION_BASE, config_path=f"pkg://{CONFIG_MODULE}", config_name=CONFIG_NAME)
     def app(config: DictConfig) -> None:
-        del config  # composed again from the point's overrides, so that it is checked as any other job
-        codes.append(run_composed(compose(dataclasses.replace(request, overrides=_task_overrides(), multirun=False))))
+        raise AssertionError(f"a flag that shows something ran a job: {config}")
 
     register_schema()
     with user_dirs(request.config_dirs), _argv(_hydra_argv(argv, request)):
         app()
-    return max(codes, default=int(ExitCode.DONE))
-
-
-def _task_overrides() -> list[str]:
-    """Return the overrides of one point, with the launcher: Hydra counts it among its own."""
-    launcher = HydraConfig.get().runtime.choices[LAUNCHER_GROUP]
-    return [*(str(override) for override in HydraConfig.get().overrides.task), f"{LAUNCHER_GROUP}={launcher}"]
+    return int(ExitCode.DONE)
 
 
 def _hydra_argv(argv: Sequence[str], request: Request) -> list[str]:

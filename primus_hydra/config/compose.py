@@ -20,15 +20,16 @@ from primus_hydra.config.build import build_job
 from primus_hydra.config.composed import Composed, Launcher
 from primus_hydra.config.detected import expand_auto
 from primus_hydra.config.experiment_file import take_experiment_file
-from primus_hydra.config.groups import Groups
+from primus_hydra.config.foundation import Base, Foundations
+from primus_hydra.config.hf_model import KEY as HF_PATH
 from primus_hydra.config.hydra_errors import Translator, circle_problem
 from primus_hydra.config.keys import facts_of
 from primus_hydra.config.launchers import LAUNCHER_GROUP, launcher_of
-from primus_hydra.config.loader import new_loader
 from primus_hydra.config.overrides import Override, read_overrides
 from primus_hydra.config.provenance import Source, placed, trace
 from primus_hydra.config.resolve import leaves_of, resolve
 from primus_hydra.config.search import CONFIG_NAME, user_dirs
+from primus_hydra.config.total import with_true_total
 from primus_hydra.errors import Problem, UserError
 
 
@@ -41,12 +42,16 @@ class Request:
     config_name: str = CONFIG_NAME
     multirun: bool = False
     swept: Sequence[str] = ()
+    sweep: str | None = None
 
 
-def compose(request: Request) -> Composed:
-    """Compose, resolve and validate; raises UserError with all problems of the call."""
+def compose(request: Request, foundations: Foundations | None = None) -> Composed:
+    """Compose, resolve and validate; raises UserError with all problems of the call.
+
+    `foundations` are shared by requests that differ in their overrides only, as the points of a sweep do.
+    """
     with user_dirs(request.config_dirs):
-        return _Composition(request).run()
+        return _Composition(request, foundations).run()
 
 
 def spell_for_hydra(request: Request) -> list[str]:
@@ -55,20 +60,32 @@ def spell_for_hydra(request: Request) -> list[str]:
         return _Composition(request).spelled()
 
 
+def loose_tree(request: Request, foundations: Foundations | None = None) -> dict[str, Any]:
+    """Return the resolved tree whatever the schema says of it, a value that cannot be resolved as None.
+
+    Raises UserError where nothing can be composed at all.
+    """
+    with user_dirs(request.config_dirs):
+        return _Composition(request, foundations).tree()
+
+
+def sweeper_of(request: Request, foundations: Foundations | None = None) -> str:
+    """Return the sweeper that the defaults list chose, an experiment's too; raises UserError as `loose_tree`."""
+    with user_dirs(request.config_dirs):
+        return _Composition(request, foundations).sweeper()
+
+
 class _Composition:
     """One call of `compose`: the loader, and the problems gathered on the way."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, foundations: Foundations | None = None) -> None:
         self.request = request
         self.problems: list[Problem] = _folder_problems(request.config_dirs)
         self.typed, self.experiment = take_experiment_file(request.overrides)  # before the loader copies the store
         self.problems += self.experiment.problems
-        self.loader = new_loader()
-        self.groups = Groups(self.loader.repository)
+        self.foundation = (foundations or Foundations()).of(self.typed)
+        self.loader, self.groups = self.foundation.loader, self.foundation.groups
         self.overrides: list[Override] = []
-        self.notes: tuple[str, ...] = ()
-        self.detected: tuple[str, ...] = ()
-        self.on_this_platform = False
 
     def spelled(self) -> list[str]:
         overrides = self._read()
@@ -86,13 +103,28 @@ class _Composition:
         self.loader.know({override.for_hydra: override.parsed for override in overrides})
         return overrides
 
+    def tree(self) -> dict[str, Any]:
+        return anchor_paths(resolve(self._unjudged())[0], Path.cwd())
+
+    def sweeper(self) -> str:
+        return str(self._unjudged().hydra.runtime.choices.get("hydra/sweeper"))
+
+    def _unjudged(self) -> DictConfig:
+        overrides = self._read()
+        if self.problems:
+            raise UserError(*self.problems)
+        return self._load(overrides)[1]
+
     def run(self) -> Composed:
         overrides = self._read()
-        config = self._load([override.for_hydra for override in overrides])
+        base, config = self._load(overrides)
         tree, unresolved = resolve(config)
         tree = anchor_paths(tree, Path.cwd())
         job, invalid = build_job(tree)
-        sources = self._sources(tree, overrides)
+        sources = self._sources(tree, base, overrides)
+        if job is not None:
+            totalled = with_true_total(job, tree, sources)
+            job, tree, invalid = totalled.job, totalled.tree, totalled.problems
         launcher = self._launcher(config)
         self.problems += self._judged([*unresolved, *_new(invalid, unresolved)], sources)
         if job is None or self.problems:
@@ -103,10 +135,11 @@ class _Composition:
             choices=_choices(config),
             overrides=list(self.request.overrides),
             swept=tuple(self.request.swept),
+            sweep=self.request.sweep,
             provenance=dict(sources),
-            notes=self.notes,
+            notes=base.expanded.notes,
             launcher=launcher,
-            platform_detected=self.on_this_platform,
+            platform_detected=base.expanded.detected,
         )
 
     def _launcher(self, config: DictConfig) -> Launcher:
@@ -116,12 +149,10 @@ class _Composition:
             return "basic"
         return chosen
 
-    def _load(self, overrides: list[str]) -> DictConfig:
-        name = self.request.config_name
+    def _load(self, overrides: list[Override]) -> tuple[Base, DictConfig]:
         try:
-            expanded = expand_auto(self.loader, name, overrides)
-            self.notes, self.detected, self.on_this_platform = expanded.notes, expanded.keys, expanded.detected
-            return self.loader.load(name, expanded.overrides)
+            base = self.foundation.base(self.request.config_name, overrides)
+            return base, self.foundation.config(base, overrides)
         except RecursionError:
             raise UserError(*self.problems, *self._broken(), circle_problem(self.loader.book)) from None
         except (HydraException, OmegaConfBaseException, ValueError) as error:
@@ -151,9 +182,9 @@ class _Composition:
         what = f"a file of this group sets keys from the top, and there are none below {problem.key}"
         return Problem(key=problem.key, what=what, where=where, hint="make `# @package _global_` its first line")
 
-    def _sources(self, tree: Mapping[str, Any], overrides: list[Override]) -> dict[str, Source]:
+    def _sources(self, tree: Mapping[str, Any], base: Base, overrides: list[Override]) -> dict[str, Source]:
         typed_keys = {override.key for override in overrides if not override.is_group}
-        found = trace(leaves_of(tree), self.loader.composed_from, self.loader.repository, overrides)
+        found = trace(leaves_of(tree), base.files, overrides)
         found.update(
             {
                 leaf: source
@@ -162,7 +193,7 @@ class _Composition:
             }
         )
         machine = Source(kind="detected", text="found on this machine")
-        found.update({key: machine for key in self.detected if key not in typed_keys})
+        found.update({key: machine for key in base.expanded.keys if key not in typed_keys})
         return found
 
 
@@ -175,7 +206,12 @@ def _choices(config: DictConfig) -> dict[str, str]:
 def _new(invalid: list[Problem], unresolved: list[Problem]) -> list[Problem]:
     """Drop complaints about values that are missing only because they could not be resolved."""
     known = {problem.key for problem in unresolved}
-    return [problem for problem in invalid if problem.key not in known]
+    from_file = "model." if HF_PATH in known else None
+    return [
+        problem
+        for problem in invalid
+        if problem.key not in known and not (from_file and (problem.key or "").startswith(from_file))
+    ]
 
 
 def _folder_problems(folders: Sequence[Path]) -> list[Problem]:

@@ -17,9 +17,10 @@ class Composed:
     """A composed, resolved and valid configuration.
 
     `tree` is the plain data behind `job`, `choices` names the option taken in each group, `overrides` are as typed,
-    `swept` those among them that a sweep varies, and `provenance` tells for each leaf (dotted) where its value came
-    from; it may be empty. `notes` say what was found out about the machine. `launcher` says where the job starts: from
-    this process, or through a scheduler; `platform_detected`: the platform is what this machine was found to be.
+    `swept` those among them that a sweep varies, `sweep` the name of that sweep where the job gives none, and
+    `provenance` tells for each leaf (dotted) where its value came from; it may be empty. `notes` say what was found out
+    about the machine. `launcher` says where the job starts: from this process, or through a scheduler;
+    `platform_detected`: the platform is what this machine was found to be.
     """
 
     job: JobConfig
@@ -27,6 +28,7 @@ class Composed:
     choices: Mapping[str, str] = field(default_factory=dict)
     overrides: Sequence[str] = ()
     swept: Sequence[str] = ()
+    sweep: str | None = None
     provenance: Mapping[str, object] = field(default_factory=dict)
     notes: Sequence[str] = ()
     launcher: Launcher = "basic"

@@ -40,6 +40,24 @@ def default_name(tree: Mapping[str, Any]) -> str:
     return f"{tree['model']['name']}-{tree['module']}-{short_hash(determining(tree))}"
 
 
+def sweep_name(training: Mapping[str, Any] | Sequence[str], swept: Sequence[str]) -> str:
+    """Return the name of a sweep that was given none: of its swept keys, and of the training without their values.
+
+    `training` is the resolved tree of the command without what it sweeps; the words of the command where that makes no
+    tree. Another value of a swept key leaves the name as it is, so that a sweep can be extended.
+    """
+    keys = sorted({key.lstrip("+") for key in swept})
+    if not isinstance(training, Mapping):
+        return f"sweep-{short_hash([list(training), keys])}"
+    names = [str(name) for group, name in _named(training) if group not in keys]
+    return "-".join([*names, "sweep", short_hash([determining(training), keys])])
+
+
+def _named(tree: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    model = tree.get("model")
+    return [("model", model.get("name") if isinstance(model, Mapping) else None), ("module", tree.get("module"))]
+
+
 def point_name(swept: Sequence[str]) -> str:
     """Return the name of a sweep's point below its run: a hash of its swept overrides."""
     return short_hash(sorted(swept))

@@ -3,7 +3,7 @@ the defaults list is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -13,9 +13,11 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.types import Override as HydraOverride
+from hydra.errors import ConfigCompositionException
 from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
 from primus_hydra.config.build import defaults_of
 from primus_hydra.config.grammar import of_text, parse
@@ -43,6 +45,13 @@ class RecordingLoader(ConfigLoaderImpl):
         """Compose one job; the errors are Hydra's own."""
         return self.load_configuration(config_name, overrides, RunMode.RUN, from_shell=False)
 
+    def apply(self, config: DictConfig, overrides: Sequence[str]) -> None:
+        """Set values in a tree that was loaded before; the errors are those of `load`."""
+        try:
+            self._apply_overrides_to_config([self._read(text) for text in overrides], config)
+        except OmegaConfBaseException as error:
+            raise ConfigCompositionException().with_traceback(error.__traceback__) from error
+
     def choice(self, config_name: str, overrides: list[str], group: str) -> str | None:
         """Return the option that the defaults list, with its experiment and overrides, chooses for a group."""
         defaults = self.compute_defaults_list(config_name, overrides, RunMode.RUN)
@@ -51,12 +60,15 @@ class RecordingLoader(ConfigLoaderImpl):
     def _parse_overrides_and_create_caching_repo(
         self, config_name: str | None, overrides: list[str]
     ) -> tuple[list[HydraOverride], CachingConfigRepository]:
-        parsed = [self._parsed.get(text) or of_text(text) or parse(text) for text in overrides]
-        for override in parsed:
-            override.config_loader = self
+        parsed = [self._read(text) for text in overrides]
         repository = CachingConfigRepository(self.repository)
         self._process_config_searchpath(config_name, parsed, repository)
         return parsed, repository
+
+    def _read(self, spelled: str) -> HydraOverride:
+        override = self._parsed.get(spelled) or of_text(spelled) or parse(spelled)
+        override.config_loader = self
+        return override
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
         """Read a file again by the types of its place where the defaults list puts it elsewhere (`x@y`)."""

@@ -29,21 +29,21 @@ class Source:
     line: int | None = None
 
 
-def trace(
-    leaves: Sequence[str],
-    defaults: Sequence[ResultDefault],
-    repository: IConfigRepository,
-    overrides: Sequence[Override],
-) -> dict[str, Source]:
-    """Return the source of each leaf: the strongest of the files in composition order, then the overrides."""
-    files: dict[str, Source] = {}
-    for default in defaults:
-        files.update(_file_sources(default, repository))
+def trace(leaves: Sequence[str], files: Mapping[str, Source], overrides: Sequence[Override]) -> dict[str, Source]:
+    """Return the source of each leaf: the overrides, then the files (see `file_sources`), then the schema."""
     typed = {
         override.key: Source(kind="override", text=override.where) for override in overrides if not override.is_group
     }
     schema = Source(kind="schema", text="schema default")
     return {leaf: source_of(leaf, typed) or source_of(leaf, files) or schema for leaf in leaves}
+
+
+def file_sources(defaults: Sequence[ResultDefault], repository: IConfigRepository) -> dict[str, Source]:
+    """Return what files set, by dotted name: the strongest of them in composition order."""
+    files: dict[str, Source] = {}
+    for default in defaults:
+        files.update(_file_sources(default, repository))
+    return files
 
 
 def source_of(leaf: str, sources: Mapping[str, Source]) -> Source | None:

@@ -18,6 +18,8 @@ from primus_hydra.config.overrides import place_of, spell_value
 from primus_hydra.config.quoting import quote
 from primus_hydra.errors import Problem, raise_all
 
+_OF_THE_SWEEP = ("hydra/sweeper", "hydra.sweeper", "hydra.sweep.")
+
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPoint:
@@ -51,6 +53,42 @@ def expand_sweep(overrides: Sequence[str]) -> list[SweepPoint]:
     return points
 
 
+def sampled_point(overrides: Sequence[str], sampled: Sequence[str]) -> SweepPoint:
+    """Return the point that a sweeper made of a command line: its values for what is swept, the rest as typed.
+
+    `sampled` are all overrides of the point as the sweeper spells them; keys that the command line does not have are of
+    the sweeper's own configuration, and come last.
+    """
+    values = {_key_of(word): word for word in sampled}
+    words: list[str] = []
+    swept: list[str] = []
+    for override in job_words(overrides):
+        word = values.pop(_key_of(override), None)
+        if not is_swept(override):
+            words.append(override)
+        elif word is not None:
+            words.append(word)
+            swept.append(word)
+    return SweepPoint(overrides=(*words, *values.values()), swept=(*swept, *values.values()))
+
+
+def fixed_and_swept(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part a command line: the overrides that all points share, and the keys of those that are swept."""
+    words = job_words(overrides)
+    return [word for word in words if not is_swept(word)], [_key_of(word) for word in words if is_swept(word)]
+
+
+def job_words(overrides: Sequence[str]) -> list[str]:
+    """Return the overrides without those that say how to sweep: they are no part of a job."""
+    return [word for word in overrides if not word.startswith(_OF_THE_SWEEP)]
+
+
+def is_swept(override: str) -> bool:
+    """Whether an override has several values for one key, or an interval of them."""
+    parsed = _parse(override)
+    return parsed is not None and bool(parsed.is_sweep_override())
+
+
 def sweep_layouts(points: Sequence[Composed]) -> tuple[list[Composed], list[SkippedPoint]]:
     """Part the points of a sweep: those whose layout is legal, and those to skip, with what stands against each.
 
@@ -61,6 +99,10 @@ def sweep_layouts(points: Sequence[Composed]) -> tuple[list[Composed], list[Skip
     return kept, [SkippedPoint(point=point, problems=problems) for point, problems in judged if problems]
 
 
+def _key_of(override: str) -> str:
+    return override.partition("=")[0].lstrip("+")
+
+
 def _axis(override: str, place: str, problems: list[Problem]) -> list[str]:
     parsed = _parse(override)
     if parsed is None or not parsed.is_sweep_override():
@@ -68,7 +110,7 @@ def _axis(override: str, place: str, problems: list[Problem]) -> list[str]:
     key = parsed.get_key_element()
     if not parsed.is_discrete_sweep():
         what = "a continuous sweep needs a sweeper"
-        hint = "list the values, separated by commas; only a Hydra sweeper plugin that you install takes an interval"
+        hint = "list the values, separated by commas; a sweeper takes an interval: hydra/sweeper=optuna"
         problems.append(Problem(key=parsed.key_or_group, what=what, where=place, hint=hint))
         return [override]
     values = _values(parsed)

@@ -20,7 +20,7 @@ from primus_hydra.run.goodput import goodput_so_far
 from primus_hydra.run.history import restarts_of
 from primus_hydra.run.lock import read_holder
 from primus_hydra.run.metrics import Row, newest_rows, number, step_of
-from primus_hydra.run.paths import RunPaths
+from primus_hydra.run.paths import RunPaths, SweepPaths
 from primus_hydra.run.submission import JobStanding
 
 _ROWS_WITH_A_LOSS = 50
@@ -121,6 +121,25 @@ def find_run(base: Path, asked: str, *, key: str = "task.run") -> Path:
     if len(begun) == 1:
         return runs[begun[0]]
     raise UserError(_several(key, asked, begun) if begun else _unknown(key, asked, list(runs), base))
+
+
+def find_sweep(base: Path, asked: str) -> Path | None:
+    """Return the sweep that is meant by its name, its path, or the beginning of a name that no other run has."""
+    if asked and is_sweep(base / asked):
+        return base / asked
+    path = _as_path(asked)
+    if path is not None and is_sweep(path):
+        return path
+    begun = [folder for folder in _folders(base) if folder.name.startswith(asked) and is_sweep(folder)]
+    runs = [name for name in run_folders(base) if name.startswith(asked) or name.rpartition("/")[2].startswith(asked)]
+    if len(begun) == 1 and all(name.startswith(f"{begun[0].name}/") for name in runs):
+        return begun[0]
+    return None
+
+
+def is_sweep(folder: Path) -> bool:
+    """Whether a folder holds the record of a sweep, and is no run itself."""
+    return SweepPaths(folder).record.is_file() and not is_run(folder)
 
 
 def name_of(root: Path, base: Path) -> str:

@@ -27,7 +27,7 @@ from typing import Literal
 import psutil
 
 from primus_hydra.errors import HostError, Problem, UserError
-from primus_hydra.run.atomic import read_json
+from primus_hydra.run.atomic import read_json, write_json
 from primus_hydra.run.process import start_mark
 
 Life = Literal["free", "alive", "dead", "unknown"]
@@ -70,6 +70,7 @@ class RunLock:
         self._command = shlex.join(sys.argv if command is None else command)
         self._descriptor: int | None = None
         self._claimed = False
+        self._waits = False
 
     def __enter__(self) -> RunLock:
         try:
@@ -101,12 +102,20 @@ class RunLock:
             while not _locked(descriptor):
                 if time.monotonic() >= end:
                     raise _busy(self._path, read_holder(self._path))
+                self._say_that_we_wait()
                 time.sleep(_AGAIN_S)
         except OSError as error:
             if error.errno not in _NO_FLOCK:
                 raise
             self._claim_by_name()
         _write(descriptor, self._me())
+        waiting_for(self._path).unlink(missing_ok=True)
+
+    def _say_that_we_wait(self) -> None:
+        """Let an earlier start of the same job, which may not know that it is over, see that it has to end."""
+        if self._job is not None and not self._waits:
+            self._waits = True
+            write_json(waiting_for(self._path), asdict(self._me()))
 
     def _claim_by_name(self) -> None:
         for _ in range(2):
@@ -175,6 +184,11 @@ def life_of(holder: LockHolder) -> Life:
     except psutil.AccessDenied:
         return "unknown"
     return "dead" if gone else "alive"
+
+
+def waiting_for(path: Path) -> Path:
+    """Return where a later start of the job that holds this lock says that it waits for it."""
+    return path.with_name(f"{path.name}.waiting")
 
 
 def read_holder(path: Path) -> LockHolder | None:

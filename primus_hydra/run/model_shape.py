@@ -19,6 +19,7 @@ _FIELDS: Final = (
     "n_shared_experts",
     "moe_intermediate_size",
     "first_k_dense_replace",
+    "interleave_moe_layer_step",
     "q_lora_rank",
     "kv_lora_rank",
     "qk_nope_head_dim",

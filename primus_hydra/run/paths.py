@@ -305,3 +305,29 @@ def _is_node(log: Path) -> bool:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal()
+
+
+@dataclass(frozen=True)
+class SweepPaths:
+    """The folder of a sweep, in which the runs of its points lie."""
+
+    root: Path
+
+    @property
+    def record(self) -> Path:
+        """What became of each point, for programs."""
+        return self.root / "sweep.json"
+
+    @property
+    def table(self) -> Path:
+        """The same as a table, one column for each key that is swept."""
+        return self.root / "sweep.csv"
+
+    @property
+    def lock(self) -> Path:
+        """Lock for the moment in which both are written."""
+        return self.root / "sweep.lock"
+
+    def error(self, point: str) -> Path:
+        """Why a point could not be started, whole; a point that was started has logs of its own."""
+        return self.root / "errors" / f"{point}.log"

@@ -1,6 +1,7 @@
 """`task=runs`: the runs below `run.dir`; with `task.run`, one of them: look, read, follow, stop, go on, compare.
 
-Only `task.action=resume` starts something, and only `stop` changes a process; the others write nothing.
+Of a sweep it shows the table. Only `task.action=resume` starts something, and only `stop` changes a process; the others
+write nothing.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ class Runs(Task):
     """List runs, or do something with one."""
 
     name: ClassVar[str] = "runs"
+    slurm: ClassVar[Literal["submits", "ignores"] | None] = "ignores"
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
         """Options of `task=runs`."""
 
-        run: str | None = key(None, "The run: its name, the beginning of its name, or its path; null lists all runs.")
+        run: str | None = key(
+            None, "The run, or the sweep: its name, the beginning of its name, or its path; null lists all runs."
+        )
         action: Action = key("status", "What to do with the run; resume goes on with it, diff compares it with other.")
         other: str | None = key(None, "The run to compare with, named like run.")
         lines: int = key(40, "Lines of each log that logs shows.", gt=0)
@@ -43,8 +47,11 @@ class Runs(Task):
         if not self.options.run:
             return self._list(base)
         # Only here: completion loads this class for its options.
-        from primus_hydra.run.listing import find_run, name_of
+        from primus_hydra.run.listing import find_run, find_sweep, name_of
 
+        sweep = find_sweep(base, self.options.run)
+        if sweep is not None:
+            return self._show_sweep(name_of(sweep, base), sweep)
         root = find_run(base, self.options.run)
         return self._act(base, name_of(root, base), root)
 
@@ -76,6 +83,14 @@ class Runs(Task):
                 from primus_hydra.tasks.runs_resume import resume_run
 
                 return resume_run(name, root)
+
+    def _show_sweep(self, name: str, root: Path) -> int:
+        if self.options.action != "status":
+            what = f"task.action={self.options.action} is for one run, and {name} is a sweep"
+            raise UserError(Problem(key="task.action", what=what, hint=f"name a point: task.run={name}/POINT"))
+        from primus_hydra.tasks.runs_sweep import show_sweep
+
+        return show_sweep(root, as_json=self._as_json)
 
     def _show(self, base: Path, name: str, root: Path) -> int:
         from primus_hydra.tasks.runs_status import show_logs, show_status

@@ -7,35 +7,28 @@ from __future__ import annotations
 
 import shlex
 import signal
+import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from primus_hydra.config.composed import Composed
-from primus_hydra.errors import ExitCode, PrimusError
+from primus_hydra.errors import ExitCode
 from primus_hydra.launch.verdict import LaunchResult
 from primus_hydra.run.checkpoints import complete_steps
 from primus_hydra.run.metrics import MetricsTail
+from primus_hydra.run.paths import RunPaths
 from primus_hydra.run.state import read_state
+from primus_hydra.run.sweep_look import log_of
 from primus_hydra.run.tail import last_lines
 from primus_hydra.slurm.outcome import JobOutcome, end_of_job
 from primus_hydra.slurm.wait import Followed, Waited, wait_for
 from primus_hydra.tasks.ending import command_line, show_end, show_finished_before
-from primus_hydra.tasks.submission import Checked, Submitted, check_submission, run_name, submit
-from primus_hydra.ui.errors import show_error
+from primus_hydra.tasks.submission import Submitted, check_submission, run_name, submit
+from primus_hydra.tasks.sweep_book import SweepBook, unquoted
 from primus_hydra.ui.progress import ProgressView
+from primus_hydra.ui.screen import show
 
 _LOG_LINES = 15
-
-
-@dataclass(frozen=True, kw_only=True)
-class PointResult:
-    """What became of one point: its exit code and why; `submitted` is None where no job was made."""
-
-    composed: Composed
-    exit_code: int
-    message: str
-    submitted: Submitted | None = None
 
 
 def submit_run(composed: Composed) -> int:
@@ -55,55 +48,50 @@ def submit_run(composed: Composed) -> int:
     return _ending(submitted, waited, seconds=time.monotonic() - began)
 
 
-def submit_points(points: Sequence[Composed]) -> int:
-    """Submit every point of a sweep, then wait for those that are to be waited for; return the highest exit code."""
-    handles = submit_all(points)
-    results, told = gather(handles)
-    for result in results:
-        print(f"{_label(result.composed)}: {result.message}")
-    return max((*(result.exit_code for result in results), _code_of(told)), default=int(ExitCode.DONE))
+def submit_points(points: Sequence[Composed], runs: Sequence[RunPaths], book: SweepBook) -> int | None:
+    """Submit every point of a sweep, then wait for those that are to be waited for, and note what came of each.
+
+    Returns the code of a stop that ended the waiting.
+    """
+    jobs = [job for point, paths in zip(points, runs, strict=True) if (job := _submit_point(point, paths, book))]
+    book.write()
+    waited_for = [job for job in jobs if job.composed.job.launch.wait]
+    if not waited_for:
+        return None
+    labels = {job.submission.job_id: _label(job.composed) for job in waited_for}
+    waited = wait_for([job.followed for job in waited_for], _ManyRuns(labels))
+    for job in waited_for:
+        _note_end(job, waited, book)
+    return None if waited.told is None else _code_of(waited.told)
 
 
-def submit_all(points: Sequence[Composed]) -> list[Submitted | PointResult]:
-    """Submit all points, and wait for none; a point without a job has its result already."""
-    handles: list[Submitted | PointResult] = []
-    for point in points:
-        try:
-            handles.append(_submit_point(check_submission(point)))
-        except PrimusError as error:
-            show_error(error)
-            said = "; ".join(problem.what for problem in error.problems)
-            handles.append(
-                PointResult(composed=point, exit_code=int(error.exit_code), message=f"not submitted: {said}")
-            )
-    return handles
-
-
-def gather(handles: Sequence[Submitted | PointResult]) -> tuple[list[PointResult], int | None]:
-    """Wait for the jobs whose `launch.wait` says so; return all results in order, and the signal that ended it."""
-    waiting = [h for h in handles if isinstance(h, Submitted) and h.composed.job.launch.wait]
-    labels = {h.submission.job_id: _label(h.composed) for h in waiting}
-    waited = wait_for([h.followed for h in waiting], _ManyRuns(labels)) if waiting else Waited(outcomes={})
-    return [h if isinstance(h, PointResult) else _result(h, waited) for h in handles], waited.told
-
-
-def _submit_point(checked: Checked) -> Submitted | PointResult:
-    if checked.finished:
-        return PointResult(composed=checked.composed, exit_code=int(ExitCode.DONE), message="the run is finished")
-    submitted = submit(checked)
-    print(f"{_label(checked.composed)}: {_taken(submitted)}", flush=True)
+def _submit_point(point: Composed, paths: RunPaths, book: SweepBook) -> Submitted | None:
+    """Submit one point; None where there is no job to wait for, and the book says why."""
+    try:
+        checked = check_submission(point)
+        if checked.finished:
+            book.look(paths, exit_code=int(ExitCode.DONE))
+            return None
+        submitted = submit(checked)
+    except Exception as error:  # of this point alone; its traceback is kept
+        book.fail(paths, error, "not submitted")
+        return None
+    book.note(paths, state="submitted", job=submitted.submission.job_id)
+    show(f"{_label(point)}: {_taken(submitted)}\n", sys.stdout)
     return submitted
 
 
-def _result(submitted: Submitted, waited: Waited) -> PointResult:
-    composed, job_id = submitted.composed, submitted.submission.job_id
-    outcome = waited.outcomes.get(job_id)
-    if outcome is not None:
-        return PointResult(composed=composed, exit_code=outcome.exit_code, message=outcome.message, submitted=submitted)
-    word = "cancelled" if waited.told is not None and composed.job.launch.wait else "submitted"
-    return PointResult(
-        composed=composed, exit_code=int(ExitCode.DONE), message=f"{word} as job {job_id}", submitted=submitted
-    )
+def _note_end(job: Submitted, waited: Waited, book: SweepBook) -> None:
+    outcome = waited.outcomes.get(job.submission.job_id)
+    if outcome is None:  # told twice to stop
+        book.note(job.paths, state="cancelled", reason="cancelled before it had ended")
+        return
+    book.look(job.paths, exit_code=outcome.exit_code, job=job.submission.job_id)
+    if outcome.exit_code != ExitCode.DONE:
+        book.note(job.paths, reason=outcome.message)
+    if not outcome.told:
+        state = "finished" if outcome.exit_code == ExitCode.DONE else "failed"
+        book.note(job.paths, state=state, log=None if (log := log_of(job.paths)) is None else str(log))
 
 
 class _OneRun:
@@ -185,7 +173,7 @@ def _how_to_look(submitted: Submitted) -> str:
 
 
 def _label(composed: Composed) -> str:
-    return ", ".join(composed.swept) if composed.swept else "the only point"
+    return ", ".join(map(unquoted, composed.swept)) if composed.swept else "the only point"
 
 
 def _code_of(told: int | None) -> int:

@@ -12,12 +12,12 @@ from dataclasses import asdict, is_dataclass
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines; a letter that the terminal cannot show is written as its code."""
     for line in lines:
-        print(_printable(line))
+        print(printable(line))
 
 
 def print_json(data: object, *, indent: int | None = 2) -> None:
     """Print plain data, dataclasses and paths as JSON; a number that is not finite becomes text (`nan`, `inf`)."""
-    print(_printable(json.dumps(as_plain(data), indent=indent, ensure_ascii=False, allow_nan=False)), flush=True)
+    print(printable(json.dumps(as_plain(data), indent=indent, ensure_ascii=False, allow_nan=False)), flush=True)
 
 
 def as_plain(value: object) -> object:
@@ -33,6 +33,7 @@ def as_plain(value: object) -> object:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Return text with letters that the terminal cannot show written as their codes."""
     encoding = sys.stdout.encoding or "utf-8"
     return text.encode(encoding, errors="backslashreplace").decode(encoding)
