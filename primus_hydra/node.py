@@ -3,7 +3,8 @@
 Every node's task reads the same resolved job from its standard input. The first node does what the command does on one
 machine: it takes the run's lock, prepares the data, chooses the checkpoint and makes the attempt. The others are told
 by it what to run. Each starts and watches the ranks of its node; the first one tells the end of all, with which every
-task ends, so that Slurm's verdict is the run's. After a save before the time limit the job is put back into the queue.
+task ends, so that Slurm's verdict is the run's. A job that was told to save, and that Slurm does not start again by
+itself, is put back into the queue.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import argparse
 import dataclasses
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import yaml
 
@@ -26,6 +27,9 @@ from primus_hydra.config.schema import JobConfig
 from primus_hydra.errors import ExitCode, HostError, PrimusError, Problem, UserError
 from primus_hydra.guard import guarded
 from primus_hydra.launch.cluster.allocation import ClusterNode, cluster_node
+from primus_hydra.launch.cluster.early import StoppedEarly, early_stops
+from primus_hydra.launch.cluster.fence import Fence
+from primus_hydra.launch.cluster.grace import stop_grace_s
 from primus_hydra.launch.cluster.meeting import Guest, Host
 from primus_hydra.launch.containment import contain, is_contained, python_inside
 from primus_hydra.launch.local import launch
@@ -33,10 +37,13 @@ from primus_hydra.launch.node_environment import prepare_node
 from primus_hydra.launch.outer import python_argv
 from primus_hydra.launch.plan import plan_node
 from primus_hydra.launch.verdict import LaunchResult
+from primus_hydra.run.history import read_end
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.run.saved import read_command, saved_sources
 from primus_hydra.run.submission import stop_is_asked
 from primus_hydra.runtime.spec import NODE_VARIABLE, AttemptSpec
+from primus_hydra.slurm.ours import await_end_if_over
+from primus_hydra.slurm.requeue import go_back
 from primus_hydra.tasks.contract import make_task
 from primus_hydra.tasks.runs_resume import going_on, job_at
 
@@ -47,7 +54,6 @@ FIRST_WORD_LIMIT_S = 4 * 3600.0
 """How long the other nodes wait for the first, which may have a corpus to prepare."""
 VISIBLE_LIMIT_S = 60.0
 """How long a file of the first node may take to show on another (caches of network file systems)."""
-_REQUEUE_LIMIT_S = 60.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,28 +81,58 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def lead(node: ClusterNode, job: JobConfig, paths: RunPaths, submission: int | None) -> int:
-    """Be the first node: make the attempt, and tell the others."""
-    with Host(node, grace_s=job.launch.stop_grace_s) as host:
-        with host.shared():
-            code = make_task(job.task).run(_composed(job, paths, submission, again=node.restart > 0))
+    """Be the first node: make the attempt, put the job back into the queue if it has to go on, and tell the others."""
+    fence = Fence(paths, node.run_id, lambda why: _leave(node, why))
+    with Host(node, grace_s=stop_grace_s(job), fence=fence) as host:
+        told = early_stops()
+        try:
+            with host.shared():
+                code = make_task(job.task).run(_composed(job, paths, submission, again=node.restart > 0))
+            stopped_by = _stopped_by(paths) if code == ExitCode.REQUEUE else None
+        except StoppedEarly as stop:
+            print(f"{signal.Signals(stop.signal).name} before any rank was started", flush=True)
+            code, stopped_by = int(ExitCode.REQUEUE), stop.signal
+        told.ignore()
+        if stopped_by is not None and not (submission is not None and stop_is_asked(paths, submission)):
+            # Before the others end: srun kills this task as soon as one of them has ended.
+            go_back(node, job.launch.slurm, stopped_by)
         host.bye(code)
-    asked = submission is not None and stop_is_asked(paths, submission)
-    if code == ExitCode.REQUEUE and host.stopped_by == signal.SIGUSR2 and not asked:
-        return _requeue(node, job, code, None if submission is None else paths.submission(submission).requeue)
+    if host.was_left_alone:
+        await_end_if_over(node)
     return code
+
+
+def _stopped_by(paths: RunPaths) -> int | None:
+    """Return the signal that ended the newest attempt, as it says itself."""
+    numbers = paths.attempt_numbers()
+    end = read_end(paths.attempt(numbers[-1]).ended) if numbers else None
+    return None if end is None else end.signal
+
+
+def _leave(node: ClusterNode, why: str) -> NoReturn:
+    """Go no further: the run is another's, and nothing that would be written now is true of it."""
+    print(why, flush=True)
+    await_end_if_over(node)
+    os._exit(1)
 
 
 def follow(node: ClusterNode, job: JobConfig) -> int:
     """Be another node: start what the first one says, and end with it."""
+    told = early_stops(obey=False)  # the first node decides, and has got the signal as well
     guest = Guest(node)
     word = guest.word(FIRST_WORD_LIMIT_S)
     if "spec" not in word:
         return int(word.get("bye", ExitCode.BUG))
     try:
-        result = _launch_here(node, job, Path(word["spec"]), guest)
+        result = _launch_here(guest.node, job, Path(word["spec"]), guest)
     except PrimusError as error:  # the first node tells it
         result = LaunchResult(exit_code=int(error.exit_code), message=str(error))
-    return guest.leave(result, limit_s=FIRST_WORD_LIMIT_S)
+    told.ignore()
+    code = guest.leave(result, limit_s=FIRST_WORD_LIMIT_S)
+    if guest.was_left_alone:
+        await_end_if_over(node)
+    guest.close()
+    return code
 
 
 def _launch_here(node: ClusterNode, job: JobConfig, path: Path, guest: Guest) -> LaunchResult:
@@ -107,7 +143,7 @@ def _launch_here(node: ClusterNode, job: JobConfig, path: Path, guest: Guest) ->
         return prepared.refusal
     python = python_inside(job) if is_contained(job) else python_argv()
     plan = plan_node(spec, job, node, python=python, environment=prepared.variables)
-    return launch(contain(plan, job), spoken, elsewhere=guest.news)
+    return launch(contain(plan, job), spoken, elsewhere=guest)
 
 
 class _Spoken:
@@ -149,26 +185,6 @@ def _wait_until_visible(path: Path) -> None:
         if time.monotonic() > end:
             raise HostError(Problem(key="run.dir", what=f"{path} of the first node is not visible here"))
         time.sleep(0.1)
-
-
-def _requeue(node: ClusterNode, job: JobConfig, code: int, note: Path | None) -> int:
-    """Put the job back into the queue, as the last thing that this node does: Slurm ends it then.
-
-    In a container that srun started there is no Slurm to ask: the script does it when it finds the note.
-    """
-    slurm = job.launch.slurm
-    if not slurm.requeue or (slurm.max_requeues is not None and node.restart >= slurm.max_requeues):
-        print(f"not put back into the queue (launch.slurm.requeue, launch.slurm.max_requeues): start {node.restart}")
-        return code
-    print(f"job {node.job_id} goes back into the queue", flush=True)
-    if job.launch.container.kind == "pyxis" and note is not None:
-        note.touch()
-        return code
-    try:
-        subprocess.run(["scontrol", "requeue", node.job_id], check=True, timeout=_REQUEUE_LIMIT_S)
-    except (OSError, subprocess.SubprocessError) as error:
-        print(f"it could not be put back into the queue: {error}", file=sys.stderr)
-    return code
 
 
 if __name__ == "__main__":

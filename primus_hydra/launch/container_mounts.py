@@ -91,8 +91,8 @@ def needed_mounts(job: JobConfig, *, run_dir: Path, cache: Path) -> list[Mount]:
 
 
 def _data_paths(job: JobConfig) -> list[Path]:
-    path = job.data.path
-    texts = [path] if isinstance(path, str) else list(path or ())
+    named = (job.data.path, job.data.validation_path)
+    texts = [text for path in named for text in ([path] if isinstance(path, str) else path or ())]
     paths = [Path(text).expanduser() for text in texts if "/" in text]
     if job.data.kind == "megatron":  # a prefix of two files, not a file
         return [prefix.parent for prefix in paths]

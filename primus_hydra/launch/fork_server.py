@@ -5,10 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 from dataclasses import dataclass
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
 from primus_hydra.runtime.preload_report import SPEC_VARIABLE, report_path, unfit_reason
+from primus_hydra.runtime.signals import holding_stops
 
 _PRELOADED_MODULE = "primus_hydra.runtime.preloading"
 _QUIET_ALLOCATOR = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
@@ -28,7 +29,9 @@ class ForkServer:
         report_path(spec_path).unlink(missing_ok=True)
         os.environ.update({SPEC_VARIABLE: str(spec_path), **_QUIET_ALLOCATOR})
         multiprocessing.set_forkserver_preload([_PRELOADED_MODULE])
-        forkserver.ensure_running()
+        resource_tracker.ensure_running()  # it would let signals through again
+        with holding_stops():
+            forkserver.ensure_running()
         return cls(spec_path, forkserver._forkserver._forkserver_pid)  # type: ignore[attr-defined]
 
     def unfit(self, timeout_s: float) -> str | None:

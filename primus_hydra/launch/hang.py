@@ -66,16 +66,18 @@ def late_ranks(beats: Mapping[int, Beat], timeouts: TimeoutsConfig, *, now_s: fl
     ]
 
 
-def find_stuck(beats: Mapping[int, Beat], stacks: Mapping[int, str]) -> tuple[int, ...]:
+def find_stuck(steps: Mapping[int, int], stacks: Mapping[int, str]) -> tuple[int, ...]:
     """Return the ranks that the others wait for: not in a collective, else the furthest behind, else all.
+
+    `steps` are the last finished ones of all ranks that are known.
 
     A rank that cannot even write its stack (stopped, or deep in a call that nothing interrupts) waits for nobody.
     """
-    busy = tuple(rank for rank in sorted(beats) if rank not in stacks or not waits(stacks[rank]))
-    if busy and len(busy) < len(beats):
+    busy = tuple(rank for rank in sorted(steps) if rank not in stacks or not waits(stacks[rank]))
+    if busy and len(busy) < len(steps):
         return busy
-    behind = min(beat.step for beat in beats.values())
-    return tuple(rank for rank, beat in sorted(beats.items()) if beat.step == behind)
+    behind = min(steps.values())
+    return tuple(rank for rank, step in sorted(steps.items()) if step == behind)
 
 
 def waits(stack: str) -> bool:

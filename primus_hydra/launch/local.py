@@ -21,12 +21,13 @@ from typing import Protocol
 
 from primus_hydra.errors import ExitCode
 from primus_hydra.launch.containment import ContainedProcess, as_process_code
+from primus_hydra.launch.elsewhere import Elsewhere
 from primus_hydra.launch.plan import LaunchPlan
 from primus_hydra.launch.supervision import Supervisor, clear_pulses
 from primus_hydra.launch.verdict import Ended, Evidence, LaunchResult, judge
 from primus_hydra.launch.watch import RankWatch, end_session
 from primus_hydra.run.atomic import read_json
-from primus_hydra.runtime.signals import STOP_SIGNALS
+from primus_hydra.runtime.signals import STOP_SIGNALS, holding_stops
 from primus_hydra.runtime.tether import PARENT_VARIABLE
 
 TICK_S = 0.1
@@ -64,14 +65,14 @@ def launch(
     plan: LaunchPlan,
     view: View | None = None,
     published: Callable[[Path], None] | None = None,
-    elsewhere: Callable[[], str | None] | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> LaunchResult:
     """Run the attempt to its end, or this node's part of it.
 
     The resolved configuration must be in the run directory, and on all nodes but the first the spec. `published` is
-    told the path of the attempt's spec before the ranks start (other ranks and nodes wait for it); `elsewhere` says
-    why the ranks here should end because of other nodes. An error of the view, or any other, ends the ranks before it
-    passes on.
+    told the path of the attempt's spec before the ranks start (other ranks and nodes wait for it); `elsewhere` are
+    other nodes, because of which the ranks here may have to end. An error of the view, or any other, ends the ranks
+    before it passes on.
     """
     _prepare(plan)
     spec_path = plan.spec.write() if plan.node == 0 else plan.spec.attempt_paths.spec
@@ -126,14 +127,15 @@ class _Stops:
 class _Attempt:
     """The one process that we start, and the ranks below it."""
 
-    def __init__(self, plan: LaunchPlan, stops: _Stops, elsewhere: Callable[[], str | None] | None) -> None:
+    def __init__(self, plan: LaunchPlan, stops: _Stops, others: Elsewhere | None) -> None:
         self._plan = plan
-        self._ask_elsewhere = elsewhere
+        self._others = others
         self._elsewhere: str | None = None
         self._spec = plan.spec
         self._stops = stops
         self._ranks = [RankWatch(rank, plan.spec.attempt_paths) for rank in plan.watched]
-        self._supervisor = Supervisor(plan.spec, plan.timeouts, self._ranks)
+        tell = None if others is None or plan.spec.layout.nodes == 1 else others.tell_hang
+        self._supervisor = Supervisor(plan.spec, plan.timeouts, self._ranks, tell=tell)
         self._lost: RankWatch | None = None
         self._lost_pid: int | None = None
         self._lost_with: tuple[int, ...] = ()
@@ -175,7 +177,7 @@ class _Attempt:
         return self._obey_signals() and not self._other_nodes_ended()
 
     def _other_nodes_ended(self) -> bool:
-        self._elsewhere = self._ask_elsewhere() if self._ask_elsewhere is not None else None
+        self._elsewhere = self._others.news() if self._others is not None else None
         if self._elsewhere is not None:
             self._ended = "with another node"
         return self._elsewhere is not None
@@ -206,6 +208,9 @@ class _Attempt:
             self._stragglers = []
 
     def _watch_hang(self, view: View) -> None:
+        found_elsewhere = self._others.hung() if self._others is not None else None
+        if found_elsewhere is not None:
+            self._supervisor.witness(found_elsewhere)
         hang = self._supervisor.look()
         if hang is None:
             return
@@ -325,7 +330,7 @@ def _start(plan: LaunchPlan, container: ContainedProcess | None) -> subprocess.P
         name: value for name, value in os.environ.items() if plan.spec.joined or name not in _OF_ANOTHER_LAUNCH
     }
     environment |= plan.variables() | {PARENT_VARIABLE: str(os.getpid())}
-    with _log(plan).open("ab") as output:
+    with _log(plan).open("ab") as output, holding_stops():
         return subprocess.Popen(
             plan.argv,
             env=environment,

@@ -16,8 +16,8 @@ from torch._C._distributed_c10d import TCPStore
 from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousHandler, RendezvousInfo
 from torch.distributed.elastic.rendezvous.api import RendezvousStoreInfo
 
-JOIN_LIMIT = timedelta(minutes=10)
-"""How long a round waits for the last node: its fork server may import for as long."""
+JOIN_LIMIT = timedelta(hours=4)
+"""How long a round waits for the last node, whose hooks may take long; a node that is lost is noticed elsewhere."""
 LOOK_S = 0.5
 """How often an agent asks whether another one has opened the next round."""
 

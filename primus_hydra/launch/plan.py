@@ -16,6 +16,7 @@ from primus_hydra.errors import Problem, raise_all
 from primus_hydra.host.topology import Topology
 from primus_hydra.launch.binding import Binding, bind_ranks
 from primus_hydra.launch.cluster.allocation import ClusterNode
+from primus_hydra.launch.cluster.grace import in_slurm
 from primus_hydra.launch.container import Containment
 from primus_hydra.launch.determinism import determinism_variables
 from primus_hydra.launch.environment import EnvVariable, environment_problems, rank_environment
@@ -114,8 +115,9 @@ def plan_launch(
     """
     problems = environment_problems(job)
     if outer is None and (cluster.nodes if cluster else 1) != layout.nodes:
-        problems.append(_needs_cluster(layout) if cluster is None else _other_nodes(layout, cluster))
+        problems.append(needs_cluster(layout) if cluster is None else _other_nodes(layout, cluster))
     raise_all(problems)
+    job = job if cluster is None else in_slurm(job)
     if outer is not None:
         check_world(outer, layout)
     ranks_on_node = outer.local_world_size if outer else layout.ranks_per_node
@@ -249,7 +251,8 @@ def _other_nodes(layout: Layout, cluster: ClusterNode) -> Problem:
     return Problem(key="launch.nodes", what=what, hint="allocate as many nodes as the job has")
 
 
-def _needs_cluster(layout: Layout) -> Problem:
+def needs_cluster(layout: Layout) -> Problem:
+    """Return the problem of a job of several nodes that neither a cluster nor an outer launcher started."""
     return Problem(
         key="launch.nodes",
         what=f"{layout.nodes} nodes cannot be started from this machine alone",

@@ -1,6 +1,7 @@
 """Watches the pulses of this node's ranks: one small file for people, and an end to a hang.
 
 On a hang the stacks of all ranks are dumped before anything is ended, and the ranks that the others wait for are named.
+With several nodes each dumps those of its own ranks; the one that found the hang reads them in the run's folder.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from primus_hydra.config.schema import TimeoutsConfig
 from primus_hydra.launch.hang import Hang, find_stuck, late_ranks
 from primus_hydra.launch.watch import RankWatch
-from primus_hydra.run.atomic import write_json, write_text
+from primus_hydra.run.atomic import read_json, write_json, write_text
 from primus_hydra.runtime.pulse import Beat, Section, pulse_folder, read_beat
 from primus_hydra.runtime.signals import DUMP_SIGNAL
 from primus_hydra.runtime.spec import AttemptSpec, this_node
@@ -29,9 +30,19 @@ DUMP_LIMIT_S = 5.0
 
 
 class Supervisor:
-    """Looks at the ranks that one launcher watches; `hang` is the last one that was found."""
+    """Looks at the ranks that one launcher watches; `hang` is the last one that was found.
 
-    def __init__(self, spec: AttemptSpec, timeouts: TimeoutsConfig, ranks: Sequence[RankWatch]) -> None:
+    `tell` lets the launchers of other nodes know in which start of the ranks one was found here.
+    """
+
+    def __init__(
+        self,
+        spec: AttemptSpec,
+        timeouts: TimeoutsConfig,
+        ranks: Sequence[RankWatch],
+        *,
+        tell: Callable[[int], None] | None = None,
+    ) -> None:
         self._spec = spec
         self._timeouts = timeouts
         self._ranks = ranks
@@ -42,6 +53,9 @@ class Supervisor:
         self._name = f"rank-{first}" if spec.joined else f"node-{spec.node_of(first)}"
         self.hang: Hang | None = None
         self.hung_restart: int | None = None
+        self._tell_others = tell
+        self._seen_in: int | None = None
+        self._stacks: Mapping[int, str] = {}
 
     def look(self) -> Hang | None:
         """Return a hang that has just been found; its evidence is on disk by then."""
@@ -54,15 +68,60 @@ class Supervisor:
         if now - self._told > TELL_EVERY_S:
             self._told = now
             self._tell(beats)
-        restart = max((rank.restarts for rank in self._ranks), default=0)
         late = late_ranks(beats, self._timeouts)
-        if not late or restart == self.hung_restart:
+        if not late or self._restart == self.hung_restart:
             return None
-        stacks = self._dump(beats)
-        self.hang = Hang(late=tuple(late), stuck=find_stuck(beats, stacks), stacks=stacks)
-        self.hung_restart = restart
+        if self._tell_others is not None:
+            self._tell_others(self._restart)
+        self._look_closely(beats)
+        of_others = self._others() if self._tell_others is not None else {}
+        stacks = {**self._stacks, **{rank: text for rank, (_, text) in of_others.items() if text}}
+        steps = {rank: beat.step for rank, beat in beats.items()} | {
+            rank: step for rank, (step, _) in of_others.items()
+        }
+        self.hang = Hang(late=tuple(late), stuck=find_stuck(steps, stacks), stacks=stacks)
+        self.hung_restart = self._restart
         self._keep(self.hang)
         return self.hang
+
+    def witness(self, restart: int) -> None:
+        """Leave evidence of a hang that another node has found; nothing to do if these ranks were started again."""
+        if restart == self._restart != self._seen_in:
+            self._look_closely(self._beats())
+
+    @property
+    def _restart(self) -> int:
+        return max((rank.restarts for rank in self._ranks), default=0)
+
+    def _look_closely(self, beats: Mapping[int, Beat]) -> None:
+        """Dump the stacks of the ranks here, once in each start, and say that they are there."""
+        if self._seen_in == self._restart:
+            return
+        self._stacks = self._dump(beats)
+        paths = self._spec.attempt_paths
+        with contextlib.suppress(OSError):
+            for rank, stack in self._stacks.items():
+                paths.stacks(rank).parent.mkdir(parents=True, exist_ok=True)
+                write_text(paths.stacks(rank), stack)
+        self._seen_in = self._restart
+        self._tell(beats)
+
+    def _others(self) -> dict[int, tuple[int, str]]:
+        """Return step and stack (empty where it has none) of the ranks of other nodes, waited for as for those here."""
+        paths = self._spec.attempt_paths
+        names = {f"node-{number}" for number in range(self._spec.layout.nodes)} - {self._name}
+        end = time.monotonic() + DUMP_LIMIT_S + LOOK_EVERY_S
+        found: dict[int, tuple[int, str]] = {}
+        while names and time.monotonic() < end:
+            for name in sorted(names):
+                said = read_json(paths.node(name)) or {}
+                ranks_there = said.get("ranks")
+                if said.get("hang") == self._restart and isinstance(ranks_there, dict):
+                    names.discard(name)
+                    ranks = {int(rank): int(look["step"]) for rank, look in ranks_there.items()}
+                    found |= {rank: (step, _read_from(paths.stacks(rank), 0)) for rank, step in ranks.items()}
+            time.sleep(0.1)
+        return found
 
     def close(self) -> None:
         """Leave the last word for people, and nothing in memory."""
@@ -89,7 +148,7 @@ class Supervisor:
         }
         path = self._spec.attempt_paths.node(self._name)
         with contextlib.suppress(OSError):  # a full disk is told by what matters more
-            write_json(path, {"time": time.time(), "ranks": ranks})
+            write_json(path, {"time": time.time(), "ranks": ranks, "hang": self._seen_in})
             if self._ranks[0].rank == 0:
                 write_json(self._spec.attempt_paths.times, self._times())
 
@@ -123,9 +182,6 @@ class Supervisor:
     def _keep(self, hang: Hang) -> None:
         paths = self._spec.attempt_paths
         with contextlib.suppress(OSError):
-            for rank, stack in hang.stacks.items():
-                paths.stacks(rank).parent.mkdir(parents=True, exist_ok=True)
-                write_text(paths.stacks(rank), stack)
             late = [asdict(item) for item in hang.late]
             write_json(paths.hang, {"what": hang.describe(), "stuck": list(hang.stuck), "late": late})
 

@@ -15,6 +15,7 @@ from primus_hydra.config.layout import Layout
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.errors import Problem
+from primus_hydra.native.vocabulary import Vocabulary
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.runtime.pulse import NoPulse, PulseWriter
 
@@ -128,6 +129,11 @@ class BackendAdapter(ABC):
 
     def __init__(self, job: JobConfig) -> None:
         self.job = job
+
+    @classmethod
+    def vocabulary(cls) -> Vocabulary | None:
+        """Return the backend's own keys as its users write them, for `task=migrate`; None: nothing comes from there."""
+        return None
 
     @abstractmethod
     def setup_backend_path(self) -> Path | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import FrameType
 
 STOP_SIGNALS: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
@@ -32,10 +33,25 @@ class StopRequest:
             signal.signal(number, self._note)
             # Libraries written in C++ do not all retry a system call that a signal interrupted.
             signal.siginterrupt(number, False)
+        # What came while they were held back comes now.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, chosen)
         os.register_at_fork(after_in_child=lambda: _restore(chosen))
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = self.signal or number
+
+
+@contextlib.contextmanager
+def holding_stops() -> Iterator[None]:
+    """Let a process that is started meanwhile get no stop before it is ready for one: a `StopRequest` takes it then.
+
+    A scheduler signals every process of a step at any moment, also one that has just begun and would die of it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def outlive_stops() -> None:

@@ -61,7 +61,11 @@ def call(argv: Sequence[str], environ: Mapping[str, str] | None = None, timeout_
         )
     except FileNotFoundError:
         return Answer(code=None)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        said = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr or ""
+        words = (_words(said, argv[0]), f"no answer within {timeout_s:g} s")
+        return Answer(code=None, words="; ".join(word for word in words if word))
+    except OSError as error:
         return Answer(code=None, words=str(error))
     return Answer(code=done.returncode, out=done.stdout, words=_words(done.stderr, argv[0]))
 

@@ -55,6 +55,12 @@ def look_closely(submission: Submission, ask: Call = call) -> JobLook:
     return look if not ended or code is None else _with_code(look, int(code[1]), int(code[2]))
 
 
+def state_and_restarts(shown: str) -> tuple[str, int] | None:
+    """Return Slurm's own word for a job, and how often it was started again, as `scontrol --oneliner show job` says."""
+    found = _JOB.search(shown)
+    return None if found is None else (found["state"], int(found["restarts"]))
+
+
 def _unheard(answer: Answer) -> JobLook | None:
     """Return what an answer without rows means; None for one with rows, or with none left."""
     if answer.code == 0:

@@ -20,7 +20,11 @@ from primus_hydra.slurm.client import Answer, Call, call
 from primus_hydra.slurm.options import NODE, OF_KEYS
 
 LAUNCHER = "hydra/launcher"
-_FULL = re.compile(r"MaxSubmit|MaxJobs|job limit|maximum (job|number)|limit.*(exceeded|reached)|queue is full", re.I)
+_FULL = re.compile(
+    r"MaxSubmit|MaxJobs|job limit|maximum (job|number)|limit.*(exceeded|reached)|queue is full|"
+    r"temporarily unable to accept",
+    re.IGNORECASE,
+)
 _POLICY = re.compile(r"accounting/QOS policy|not permitted|access/permission denied", re.I)
 _KEYS = (
     (r"account", "account"),
@@ -80,12 +84,12 @@ def _refusal(answer: Answer) -> PrimusError:
     words = answer.words or answer.out.strip()
     if answer.missing:
         return HostError(_missing())
-    if answer.unreachable:
-        hint = "nothing was submitted as far as one can see; squeue --me shows it, and the same command tries again"
-        return HostError(Problem(key=LAUNCHER, what=f"Slurm does not answer: {words}", hint=hint))
     if _FULL.search(words):
         hint = "wait until jobs of yours have ended, or choose another launch.slurm.qos or account"
         return HostError(Problem(key=LAUNCHER, what=f"the queue takes no more jobs: {words}", hint=hint))
+    if answer.unreachable:
+        hint = "nothing was submitted as far as one can see; squeue --me shows it, and the same command tries again"
+        return HostError(Problem(key=LAUNCHER, what=f"Slurm does not answer: {words}", hint=hint))
     if _POLICY.search(words):
         return HostError(Problem(key=LAUNCHER, what=f"Slurm does not allow this job: {words}"))
     key = _key_of(words)

@@ -31,6 +31,8 @@ _ASK_EVERY_S = (1.0, 10.0)
 _GROWTH = 60.0
 _SETTLE_S = 2.0
 """A job that is requeued may be seen as ended for a moment."""
+_OFTEN_REQUEUED = frozenset({"NODE_FAIL", "PREEMPTED"})
+"""Ends after which Slurm starts a job again, whatever its run has said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +155,7 @@ class _Waiting:
     def _is_over(self, job: Followed, watch: JobWatch, now: float) -> bool:
         """Whether a job that is seen as ended has ended for good: its run said so, or it stays like that."""
         told = self._stopping_until is not None or end_of_job(job.paths, job.submission) is not None
-        return told or watch.over(now)
+        return (told and watch.look.state not in _OFTEN_REQUEUED) or watch.over(now)
 
     def _pause(self, now: float) -> float:
         """Ask often while something is about to change, and seldom while jobs wait for days."""

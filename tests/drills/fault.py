@@ -9,6 +9,9 @@ from typing import Literal
 from tests.drills.scene import Act, Scene, Typed
 
 Kind = Literal["death", "signal", "hang", "failure", "memory", "checkpoint", "disk", "refusal", "clock", "pipe"]
+ClusterKind = Literal["preemption", "end", "node", "controller", "submitter"]
+"""What happens to a job in Slurm; `end`: somebody or something ends it, a time limit, a requeue, a cancel."""
+BACKENDS = ("torchtitan", "megatron")
 Inject = Callable[[Scene], None]
 
 
@@ -17,14 +20,17 @@ class Expect:
     """The end of one command.
 
     `code` is its exit code (negative for a signal), `word` how `task=runs` calls the run then (None: there is no run),
-    `says` a pattern of a line that the user sees. `begins` is false where no attempt may have begun.
+    `says` a pattern of a line that the user sees. `begins` is how many attempts begin. `run_code` is the code that the
+    run tells where the command could not, and `job` is Slurm's word for its job then, where it has one.
     """
 
     code: int
     word: str | None
     says: str
     restarts: int = 0
-    begins: bool = True
+    begins: int = 1
+    run_code: int | None = None
+    job: str | None = None
 
 
 FINISHED = Expect(code=0, word="finished", says=r"^done: 12 steps")
@@ -41,10 +47,11 @@ class Fault:
     the first command runs, `mend` between it and the second one, which is the same. `resumes_after` is the saved step
     that training must go on from; None: from the last step that the stop has saved. `aside` is what another command of
     the drill must have come to. `pipe` is what the command's output is piped into.
+    `on_slurm` says that the command submits the run to a Slurm of four nodes; `nodes` is how many the job has.
     """
 
     name: str
-    kind: Kind
+    kind: Kind | ClusterKind
     sentence: str
     made: str
     first: Expect
@@ -58,3 +65,6 @@ class Fault:
     aside: Expect | None = None
     pipe: str | None = None
     needs_mounts: bool = False
+    on_slurm: bool = False
+    nodes: int = 2
+    backends: tuple[str, ...] = BACKENDS

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from primus_hydra.run.history import read_end
 from primus_hydra.run.metrics import Row, number, read_metrics, step_of
 from primus_hydra.runtime.pulse import pulse_folder
 from tests.drills import injections, proof
-from tests.drills.fault import Expect, Fault
+from tests.drills.cluster_scene import ClusterScene
+from tests.drills.fault import BACKENDS, Expect, Fault
 from tests.drills.proof import Leg
 from tests.drills.scene import Act, DrillError, Scene, Typed
+from tests.slurm.cluster import Cluster
 
-BACKENDS = ("torchtitan", "megatron")
 LAST_BREATH_S = 5.0
 """How long the kernel may take to end what has lost its parent."""
 _STOP_AT = Act(name="stop", place="data", step=11)
@@ -42,10 +45,15 @@ class Result:
 
 
 class Lane:
-    """Drills in one folder; what the cells of a backend share is made once, when the first of them asks."""
+    """Drills in one folder; what the cells of a backend share is made once, when the first of them asks.
 
-    def __init__(self, folder: Path) -> None:
+    `cluster` gives the Slurm for those that need one; they take it in turn.
+    """
+
+    def __init__(self, folder: Path, cluster: Callable[[], Cluster] | None = None) -> None:
         self._folder = folder
+        self._cluster = cluster
+        self._cluster_lock = threading.Lock()
         self._locks = {backend: threading.Lock() for backend in BACKENDS}
         self._straight: dict[str, dict[int, float]] = {}
         self._stopped: dict[str, Path] = {}
@@ -67,16 +75,29 @@ class Lane:
     def drill(self, fault: Fault, backend: str) -> Result:
         """Run one cell; a drill that could not be done is a complaint, too."""
         straight = self.straight(backend)
-        with Scene(self._folder / f"{fault.name}-{backend}", backend, lambda: self.stopped(backend)) as scene:
+        with contextlib.ExitStack() as leaving:
+            scene = leaving.enter_context(self._scene(fault, backend))
             cell = _Cell(fault, scene)
-            try:
+            with cell.complaining():
                 cell.run(straight)
-            except DrillError as error:
-                cell.complaints.append(str(error))
-            result = cell.result()
+            with cell.complaining():
+                leaving.close()
+        result = cell.result()
         if result.held:
             shutil.rmtree(scene.folder)
         return result
+
+    @contextlib.contextmanager
+    def _scene(self, fault: Fault, backend: str) -> Iterator[Scene]:
+        folder = self._folder / f"{fault.name}-{backend}"
+        if not fault.on_slurm:
+            with Scene(folder, backend, lambda: self.stopped(backend)) as scene:
+                yield scene
+        elif self._cluster is None:
+            raise DrillError("there is no Slurm here")
+        else:
+            with self._cluster_lock, ClusterScene(folder, backend, self._cluster(), nodes=fault.nodes) as scene:
+                yield scene
 
 
 class _Cell:
@@ -89,6 +110,14 @@ class _Cell:
         self._rows: list[Row] = []
         self._aside: Typed | None = None
         self.complaints: list[str] = []
+
+    @contextlib.contextmanager
+    def complaining(self) -> Iterator[None]:
+        """Note what could not be done, instead of ending all other drills with it."""
+        try:
+            yield
+        except (DrillError, AssertionError) as error:
+            self.complaints.append(str(error))
 
     def run(self, straight: dict[int, float]) -> None:
         """Make the fault, see it end, go on where the run did not, and prove the result."""
@@ -123,8 +152,9 @@ class _Cell:
         scene.command = command = scene.type(fault.overrides, pipe=fault.pipe)
         if disturbed and fault.inject is not None:
             self._aside = fault.inject(scene)
-        leg = proof.look(scene.paths, command.wait())
+        leg = proof.look(scene.paths, command.wait(), scene.word)
         self.complaints += self._left_complaints()
+        self.complaints += scene.complaints(expect.job, leg.typed.code if expect.run_code is None else expect.run_code)
         self._legs.append(leg)
         self.complaints += proof.end_complaints(expect, leg, scene.paths, attempts_before=before)
 
@@ -137,8 +167,8 @@ class _Cell:
 
     def _last_complaints(self, straight: dict[int, float]) -> Iterator[str]:
         fault, paths = self._fault, self._scene.paths
-        resumes_after = self._legs[0].saved if fault.resumes_after is None else fault.resumes_after
-        restarted = fault.second is not None or fault.first.restarts > 0
+        resumes_after = self._stopped_at() if fault.resumes_after is None else fault.resumes_after
+        restarted = fault.second is not None or fault.first.restarts > 0 or fault.first.begins > 1
         yield from proof.work_complaints(self._rows, resumes_after, restarted=restarted)
         yield from proof.loss_complaints(self._rows, straight)
         yield from proof.goodput_complaints(paths)
@@ -147,6 +177,13 @@ class _Cell:
                 yield f"left in memory: {pulses}"
         if fault.aside is not None:
             yield from self._aside_complaints(fault.aside)
+
+    def _stopped_at(self) -> int:
+        """Return the step that the stop has saved: of the first command, or of the first of its attempts."""
+        if self._fault.first.begins < 2:
+            return self._legs[0].saved
+        end = read_end(self._scene.paths.attempt(1).ended)
+        return -1 if end is None or end.status != "saved" else end.step
 
     def _aside_complaints(self, expect: Expect) -> Iterator[str]:
         typed = self._aside

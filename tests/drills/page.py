@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.drills.fault import Fault
-from tests.drills.lane import BACKENDS, Result
+from tests.drills.fault import BACKENDS, Fault
+from tests.drills.lane import Result
 from tests.drills.table import FAULTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "drills.md"

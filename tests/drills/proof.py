@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -32,13 +32,13 @@ class Leg:
     restarts: int
 
 
-def look(paths: RunPaths, typed: Typed) -> Leg:
-    """Look at a run after a command."""
+def look(paths: RunPaths, typed: Typed, ask: Callable[[], str | None] = lambda: None) -> Leg:
+    """Look at a run after a command; `ask` may know better what `task=runs` calls it: by asking there."""
     there = paths.state.exists()
     overview = overview_of(RUN, paths.root)
     return Leg(
         typed=typed,
-        word=overview.condition.word if there else None,
+        word=(ask() or overview.condition.word) if there else None,
         saved=max(complete_steps(paths), default=0),
         attempts=len(paths.attempt_numbers()),
         restarts=overview.attempts[-1].restarts if overview.attempts else 0,
@@ -67,6 +67,7 @@ def end_complaints(expect: Expect, leg: Leg, paths: RunPaths, *, attempts_before
 def _record_complaints(expect: Expect, leg: Leg, paths: RunPaths) -> Iterator[str]:
     """The files of the run must tell what the exit code told; a launcher that was killed can have told nothing."""
     state, end = read_state(paths.state), read_end(paths.attempt(leg.attempts).ended)
+    code = leg.typed.code if expect.run_code is None else expect.run_code
     if leg.restarts != expect.restarts:
         yield f"{leg.restarts} restarts instead of {expect.restarts}"
     if state is None or state.attempt != leg.attempts:
@@ -76,7 +77,7 @@ def _record_complaints(expect: Expect, leg: Leg, paths: RunPaths) -> Iterator[st
             yield f"the launcher was killed, but the run says {state.status} and {end}"
     elif end is None:
         yield "ended.json is missing"
-    elif {state.exit_code, end.exit_code} != {leg.typed.code} or {state.status, end.status} != {expect.word}:
+    elif {state.exit_code, end.exit_code} != {code} or {state.status, end.status} != {expect.word}:
         yield f"state.json says {state.status} {state.exit_code}, ended.json {end.status} {end.exit_code}"
     elif state.step != end.step or state.step < leg.saved:
         yield f"step {state.step} in state.json, {end.step} in ended.json, {leg.saved} saved"

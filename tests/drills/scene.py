@@ -160,9 +160,8 @@ class Scene:
         if pipe is not None:
             argv = ["bash", "-c", f"{shlex.join(argv)} 2>&1 | {pipe}; exit ${{PIPESTATUS[0]}}"]
         self._count += 1
-        return Started(
-            argv, self.folder, {**self._environment(), **(more or {})}, self.folder / f"output-{self._count}.txt"
-        )
+        output = self.folder / f"output-{self._count}.txt"
+        return Started(self._argv(argv), self.folder, {**self.environment(), **(more or {})}, output)
 
     def wait_for(self, name: str) -> None:
         """Wait until a rank is at the place of an act that waits."""
@@ -214,7 +213,16 @@ class Scene:
         """Return the processes of this scene that still run."""
         return [process.pid for process in psutil.process_iter() if _belongs(process, str(self.folder))]
 
-    def _environment(self) -> dict[str, str]:
+    def word(self) -> str | None:
+        """Return what the real `task=runs` calls the run, where one has to ask elsewhere; None: look at its files."""
+        return None
+
+    def complaints(self, job: str | None, code: int) -> Iterator[str]:
+        """Compare what a scheduler says with what is expected: here is none."""
+        yield from ()
+
+    def environment(self) -> dict[str, str]:
+        """Return what the shell of the one who types exports."""
         kept = {name: value for name, value in os.environ.items() if not _OF_OTHERS.match(name)}
         own = {
             "OMP_NUM_THREADS": "1",
@@ -223,6 +231,10 @@ class Scene:
             _MARK: str(self.folder),
         }
         return kept | own | self.variables
+
+    def _argv(self, argv: list[str]) -> list[str]:
+        """Return a command as it is started where it is typed."""
+        return argv
 
 
 def _hear_interrupts() -> None:

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.slurm.conf import SLURM_CONF
+
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "ip", "nsenter", "unshare")
 PACKAGES = "slurm-wlm slurm-wlm-basic-plugins slurm-client munge iproute2 util-linux"
 GPUS = 8
@@ -111,9 +113,24 @@ class Cluster:
         )
         return done.stdout.strip()
 
+    def configure(self, more: str = "") -> None:
+        """Add other text to slurm.conf than before, and let every daemon read it."""
+        self.more = more
+        (self._etc / "slurm.conf").write_text(self._conf())
+        self.run("scontrol", "reconfigure")
+
+    def processes(self, host: str) -> set[int]:
+        """Return the processes that live on a host."""
+        return {int(pid) for pid in _ip("netns", "pids", _space(os.getpid(), host)).split()}
+
     def start_controller(self) -> None:
         """Start slurmctld; it keeps its jobs over a restart."""
         self._start("slurmctld", "ctl", ["slurmctld", "-D", "-f", str(self._etc / "slurm.conf")])
+
+    @property
+    def has_controller(self) -> bool:
+        """Whether slurmctld runs."""
+        return "slurmctld" in self._daemons
 
     def stop_controller(self) -> None:
         """End slurmctld; jobs that run go on."""
@@ -139,14 +156,18 @@ class Cluster:
     def wait_idle(self) -> None:
         """Wait until every node is ready for jobs; fails with the daemons' last words."""
         end = time.monotonic() + _UP_WITHIN_S
-        sinfo = ["sinfo", "--noheader", "--Node", "--partition=main", "--states=idle,mix,alloc", "--format=%N"]
         while time.monotonic() < end:
-            ready = subprocess.run(self.argv(sinfo), env=self.environment, text=True, capture_output=True, check=False)
-            if len(ready.stdout.split()) >= self.nodes:
+            if len(self.ready()) >= self.nodes:
                 return
             time.sleep(0.1)
         logs = [f"{log.name}: {log.read_text(errors='replace')[-800:]}" for log in self._logs.iterdir()]
         raise AssertionError("the cluster did not come up\n" + "\n".join(logs))
+
+    def ready(self) -> list[str]:
+        """Return the nodes that may have jobs."""
+        sinfo = ["sinfo", "--noheader", "--Node", "--partition=main", "--states=idle,mix,alloc", "--format=%N"]
+        done = subprocess.run(self.argv(sinfo), env=self.environment, text=True, capture_output=True, check=False)
+        return done.stdout.split()
 
     def cancel_all(self) -> None:
         """End all jobs, so that the next test finds the nodes free."""
@@ -192,7 +213,7 @@ class Cluster:
 
     def _conf(self) -> str:
         addresses = (f"NodeName={node} NodeAddr={_NET}.{10 + number}" for number, node in enumerate(self.names, 1))
-        return _CONF.format(
+        return SLURM_CONF.format(
             folder=self.folder,
             net=_NET,
             grace=self.grace_s,
@@ -289,57 +310,3 @@ def _wait_for(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < end, f"{path} did not come"
         time.sleep(0.02)
-
-
-_CONF = """\
-ClusterName=primus-tests
-SlurmctldHost=ctl({net}.1)
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/run/munge.sock,cred_expire=5
-CredType=cred/munge
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool/%n
-SlurmctldPidFile={folder}/run/slurmctld.pid
-SlurmdPidFile={folder}/run/slurmd.%n.pid
-SlurmctldLogFile={folder}/log/slurmctld.log
-SlurmdLogFile={folder}/log/slurmd.%n.log
-SlurmctldDebug=info
-SlurmdDebug=info
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-MpiDefault=none
-SwitchType=switch/none
-ReturnToService=2
-SlurmctldTimeout=10
-SlurmdTimeout=10
-InactiveLimit=0
-KillWait=10
-MinJobAge=300
-CompleteWait=0
-WaitTime=0
-MessageTimeout=10
-SlurmdParameters=config_overrides
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-DefMemPerCPU=1000
-SchedulerType=sched/backfill
-SchedulerParameters=sched_interval=1,bf_interval=2,sched_min_interval=0,batch_sched_delay=0
-PriorityType=priority/multifactor
-PriorityWeightJobSize=100
-PriorityWeightPartition=1000
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-JobRequeue=1
-GresTypes=gpu
-RebootProgram=/bin/true
-NodeName=DEFAULT CPUs=64 Boards=1 SocketsPerBoard=2 CoresPerSocket=32 ThreadsPerCore=1 RealMemory=500000 Gres=gpu:{gpus}
-{nodes}
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=REQUEUE
-PartitionName=spot Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime={grace}
-PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=100 PreemptMode=OFF
-{more}
-"""

@@ -1,4 +1,5 @@
 """A task of a node that trains nothing: it reads its job as the real one does, and the first node leaves a run's files.
+Its loss is the learning rate.
 
 `env.STAND_IN` of the job says what it does: a number of seconds to work, then `:` and the exit code (`0.5:7`). Told to
 save (SIGUSR2, SIGTERM) it ends with 75.
@@ -16,6 +17,7 @@ import yaml
 
 from primus_hydra.run.history import AttemptEnd, EndWord, write_end
 from primus_hydra.run.lock import RunLock
+from primus_hydra.run.metrics import MetricsWriter
 from primus_hydra.run.paths import RunPaths
 from primus_hydra.run.state import RunState, Status, write_state
 
@@ -41,6 +43,8 @@ def _first(paths: RunPaths, job: dict[str, dict[str, int]], seconds: float, code
     paths.attempt(number).root.mkdir(parents=True)
     print(f"attempt {number} on {os.environ['SLURM_JOB_NODELIST']}, a value is {job['env'].get('VALUE')!r}", flush=True)
     _state(paths, number, "running", job)
+    metrics = MetricsWriter(paths.metrics, attempt=number, restart=0)
+    metrics.write({"step": 3, "loss": job["optimizer"]["lr"]})
     ended = _work(seconds, code, told)
     word = _WORDS.get(ended, "failed")
     _state(paths, number, word, job)

@@ -18,6 +18,7 @@ from primus_hydra.launch.cluster.nodelist import expand
 _LOWEST_PORT, _HIGHEST_PORT = 10_000, 32_000
 """Above what services use; the kernel's default range for outgoing connections begins at 32,768."""
 _PORTS_PER_START = 2
+_OTHER_CHOICES = (1, 2, 3)
 _LOCAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -25,7 +26,8 @@ _LOCAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 class ClusterNode:
     """One node of the job: `index` among `hosts`, of start number `restart` of job `job_id`.
 
-    `port` is where the nodes' launchers meet at the first host, `agents_port` where their agents do.
+    `port` is where the nodes' launchers meet at the first host, `agents_port` where their agents do; `other_ports` are
+    those to take if somebody else listens at `port`.
     """
 
     job_id: str
@@ -33,6 +35,12 @@ class ClusterNode:
     index: int
     hosts: tuple[str, ...]
     port: int
+    other_ports: tuple[int, ...] = ()
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Where the launchers may meet, best first."""
+        return (self.port, *self.other_ports)
 
     @property
     def nodes(self) -> int:
@@ -75,19 +83,21 @@ def cluster_node(environ: Mapping[str, str], local_range: Path = _LOCAL_RANGE) -
     hosts = _hosts(nodelist)
     raise_all([*_task_problems(environ, hosts), *_master_problems(environ, hosts)])
     job_id, restart = environ["SLURM_JOB_ID"], _number(environ, "SLURM_RESTART_COUNT")
+    lowest = _first_local_port(local_range)
     return ClusterNode(
         job_id=job_id,
         restart=restart,
         index=_number(environ, "SLURM_PROCID"),
         hosts=hosts,
-        port=meeting_port(job_id, restart, _first_local_port(local_range)),
+        port=meeting_port(job_id, restart, lowest),
+        other_ports=tuple(meeting_port(job_id, restart, lowest, choice=choice) for choice in _OTHER_CHOICES),
     )
 
 
-def meeting_port(job_id: str, restart: int, first_local_port: int = _HIGHEST_PORT) -> int:
-    """Return the port of a start, below those that the kernel gives to outgoing connections."""
+def meeting_port(job_id: str, restart: int, first_local_port: int = _HIGHEST_PORT, *, choice: int = 0) -> int:
+    """Return a port of a start, below those that the kernel gives to outgoing connections."""
     highest = max(_LOWEST_PORT + _PORTS_PER_START, min(first_local_port, _HIGHEST_PORT))
-    digest = hashlib.sha256(f"{job_id}.{restart}".encode()).digest()
+    digest = hashlib.sha256(f"{job_id}.{restart}{'+' * choice}".encode()).digest()
     places = (highest - _LOWEST_PORT) // _PORTS_PER_START
     return _LOWEST_PORT + int.from_bytes(digest[:8], "big") % places * _PORTS_PER_START
 

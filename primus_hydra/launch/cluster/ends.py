@@ -81,7 +81,9 @@ def merge(own: LaunchResult, ends: Sequence[NodeEnd], hosts: Sequence[str]) -> L
     told = next((end.told for end in ends if end.told is not None), None)
     if cause is None:
         return replace(own, restarts=restarts, signal=told)
-    place = f" (on {hosts[cause.node]})" if cause.failed and not cause.lost else ""
+    # What is told of a hang is of all nodes, whichever found it.
+    of_this_node = cause.failed and not cause.lost and cause.exit_code != ExitCode.HANG
+    place = f" (on {hosts[cause.node]})" if of_this_node else ""
     return replace(
         own,
         exit_code=cause.exit_code,

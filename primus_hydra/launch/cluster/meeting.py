@@ -8,9 +8,6 @@ never comes, and does not answer another job's.
 from __future__ import annotations
 
 import contextlib
-import json
-import selectors
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
@@ -20,99 +17,50 @@ from typing import Any
 
 from primus_hydra.errors import ExitCode, HostError, PrimusError, Problem
 from primus_hydra.launch.cluster.allocation import ClusterNode
+from primus_hydra.launch.cluster.door import Door, knock
 from primus_hydra.launch.cluster.ends import NodeEnd, lost_node, merge, node_end, read_end
+from primus_hydra.launch.cluster.fence import Fence
+from primus_hydra.launch.cluster.line import Line
 from primus_hydra.launch.verdict import LaunchResult
 
 JOIN_LIMIT_S = 300.0
 """How long nodes may differ in their start: a shared file system at the start of a large job is slow."""
 LAST_WORDS_S = 20.0
 """How long the ranks of other nodes may take to end once one node's are over, beyond the grace of a stop."""
-_LATE_LIMIT_S = 10.0
-"""How long the first node waits for others only to tell them that there is nothing to do."""
-_AGAIN_S = 0.1
 _TICK_S = 0.05
-_SILENCE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
-"""Seconds before the kernel asks a silent peer, between two questions, and how many may go unanswered."""
-
-
-class Line:
-    """One connection: whole messages out, whole messages in, nothing waited for unless asked."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        _keep_alive(connection)
-        connection.setblocking(False)
-        self._connection = connection
-        self._received = b""
-        self._unread: list[dict[str, Any]] = []
-        self.open = True
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message; a peer that is gone is noticed by `receive`."""
-        with contextlib.suppress(OSError):
-            self._connection.settimeout(LAST_WORDS_S)
-            self._connection.sendall(json.dumps(message).encode() + b"\n")
-        with contextlib.suppress(OSError):
-            self._connection.setblocking(False)
-
-    def receive(self) -> list[dict[str, Any]]:
-        """Return the messages that have come; `open` is false afterwards if no more can."""
-        while self.open:
-            try:
-                received = self._connection.recv(1 << 16)
-            except BlockingIOError:
-                break
-            except OSError:
-                received = b""
-            self.open = bool(received)
-            self._received += received
-        *lines, self._received = self._received.split(b"\n")
-        messages, self._unread = [*self._unread, *(json.loads(line) for line in lines)], []
-        return messages
-
-    def wait(self, until: float) -> dict[str, Any] | None:
-        """Return the next message; None if the peer is gone or the moment (monotonic) is over."""
-        while time.monotonic() < until:
-            self._unread = self.receive()
-            if self._unread:
-                return self._unread.pop(0)
-            if not self.open:
-                return None
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._connection, selectors.EVENT_READ)
-                selector.select(min(1.0, max(0.0, until - time.monotonic())))
-        return None
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.open = False
-        self._connection.close()
 
 
 class Host:
     """The first node's end: use it as a context manager around its whole work, whose end it tells by `bye`.
 
-    Leaving by an error tells the others the error's exit code.
+    Leaving by an error tells the others the error's exit code. `fence` keeps this start of the job out of a
+    run that a later one has, or waits for.
     """
 
-    def __init__(self, node: ClusterNode, *, grace_s: float, join_limit_s: float = JOIN_LIMIT_S) -> None:
+    def __init__(
+        self,
+        node: ClusterNode,
+        *,
+        grace_s: float,
+        join_limit_s: float = JOIN_LIMIT_S,
+        fence: Fence | None = None,
+    ) -> None:
         self._node = node
         self._grace_s = grace_s
         self._join_limit_s = join_limit_s
-        self._server: socket.socket | None = None
-        self._strangers: list[Line] = []
+        self._fence = fence
+        self._door: Door | None = None
         self._lines: dict[int, Line] = {}
         self._ends: dict[int, NodeEnd] = {}
-        self._told = False
-        self.stopped_by: int | None = None
-        """The signal that ended the attempt, once it is known."""
+        self._awaited = False
+        self._hung: int | None = None
+        self.told = False
+        """Whether the nodes know what to run."""
 
     def __enter__(self) -> Host:
-        try:
-            self._server = socket.create_server(("", self._node.port), backlog=self._node.nodes + 8)
-        except OSError as error:
-            what = f"the nodes cannot meet at port {self._node.port}: {error}"
-            raise HostError(Problem(what=what, where=self._node.host)) from error
-        self._server.setblocking(False)
+        if self._node.nodes > 1:
+            self._door = Door(self._node)
+            self._node = self._door.node
         return self
 
     @contextlib.contextmanager
@@ -129,17 +77,33 @@ class Host:
         """The first node."""
         return self._node
 
+    @property
+    def was_left_alone(self) -> bool:
+        """Whether a node was lost, or the run is another start's: it may be this node that was cut off."""
+        return any(end.lost for end in self._ends.values()) or (self._fence is not None and self._fence.closed)
+
     def spec(self, path: Path) -> None:
         """Tell every node what to run; raises HostError if one does not come."""
         self._join(self._join_limit_s)
         self._tell({"spec": str(path.absolute())})
-        self._told = True
+        self.told = True
 
     def news(self) -> str | None:
-        """Return why this node's ranks should end: another node is lost, or has failed."""
+        """Return why this node's ranks should end: another node is lost or has failed, or the run is not ours."""
         self._look()
         bad = next((end for end in self._ends.values() if end.failed or end.lost), None)
-        return None if bad is None else f"{self._node.hosts[bad.node]}: {bad.message}"
+        if bad is None:
+            return None if self._fence is None else self._fence()
+        return f"{self._node.hosts[bad.node]}: {bad.message}"
+
+    def hung(self) -> int | None:
+        """Return in which start of the ranks a node has found the newest hang."""
+        self._look()
+        return self._hung
+
+    def tell_hang(self, restart: int) -> None:
+        """Tell all nodes of a hang."""
+        self._tell({"hang": restart})
 
     def gather(self, own: LaunchResult) -> LaunchResult:
         """Wait for the ends of all nodes and return that of the attempt."""
@@ -153,15 +117,15 @@ class Host:
             time.sleep(_TICK_S)
         for index in range(self._node.nodes):
             self._ends.setdefault(index, lost_node(index, self._node.hosts[index], now=time.time()))
-        result = merge(own, [self._ends[index] for index in range(self._node.nodes)], self._node.hosts)
-        self.stopped_by = result.signal
-        return result
+        if self._fence is not None:
+            self._fence.leave_if_taken()
+        return merge(own, [self._ends[index] for index in range(self._node.nodes)], self._node.hosts)
 
     def bye(self, code: int, message: str = "") -> None:
         """Let all nodes end with this exit code, also those that still wait for what to run."""
-        if not self._told:
-            with contextlib.suppress(HostError):
-                self._join(_LATE_LIMIT_S)
+        # A task that fails while others have not come yet would have srun kill them, and tell that as the job's end.
+        with contextlib.suppress(HostError):
+            self._join(self._join_limit_s)
         self._tell({"bye": code, "message": message})
 
     def __exit__(
@@ -169,13 +133,15 @@ class Host:
     ) -> None:
         if error is not None:
             self.bye(int(error.exit_code) if isinstance(error, PrimusError) else int(ExitCode.BUG), str(error))
-        for line in (*self._lines.values(), *self._strangers):
+        for line in self._lines.values():
             line.close()
-        if self._server is not None:
-            self._server.close()
+        if self._door is not None:
+            self._door.close()
 
     def _join(self, limit_s: float) -> None:
-        end = time.monotonic() + limit_s
+        """Wait for all nodes, once."""
+        end = time.monotonic() + (0.0 if self._awaited else limit_s)
+        self._awaited = True
         while len(self._lines) < self._node.nodes - 1:
             if time.monotonic() > end:
                 missing = [host for index, host in enumerate(self._node.hosts) if index and index not in self._lines]
@@ -187,28 +153,16 @@ class Host:
 
     def _look(self) -> None:
         """Take in who comes, what they say, and who is gone."""
-        self._admit()
+        self._lines.update(self._door.admitted() if self._door is not None else ())
         for index, line in self._lines.items():
             for message in line.receive():
                 if "end" in message:
                     self._ends[index] = read_end(message["end"])
+                if "hang" in message:
+                    self._hung = int(message["hang"])
+                    self._tell(message)
             if not line.open:
                 self._ends.setdefault(index, lost_node(index, self._node.hosts[index], now=time.time()))
-
-    def _admit(self) -> None:
-        while self._server is not None:
-            try:
-                self._strangers.append(Line(self._server.accept()[0]))
-            except (BlockingIOError, ConnectionError):
-                break
-        for line in list(self._strangers):
-            messages = line.receive()
-            if messages and messages[0].get("run") == self._node.run_id:
-                self._lines[int(messages[0]["node"])] = line
-                self._strangers.remove(line)
-            elif messages or not line.open:
-                line.close()
-                self._strangers.remove(line)
 
     def _tell(self, message: Mapping[str, Any]) -> None:
         for line in self._lines.values():
@@ -220,15 +174,20 @@ class Guest:
 
     def __init__(self, node: ClusterNode, *, join_limit_s: float = JOIN_LIMIT_S) -> None:
         """Connect to the first node; raises HostError if it does not answer."""
-        self._node = node
-        self._line = _connect(node, time.monotonic() + join_limit_s)
-        self._line.send({"node": node.index, "run": node.run_id})
+        self._line, self._node = knock(node, join_limit_s)
         self._bye: int | None = None
+        self._end: str | None = None
+        self._hung: int | None = None
 
     @property
     def node(self) -> ClusterNode:
-        """This node."""
+        """This node, with the port at which the first one was found."""
         return self._node
+
+    @property
+    def was_left_alone(self) -> bool:
+        """Whether the first node was lost: it may be this one that was cut off."""
+        return self._bye is None and not self._line.open
 
     def close(self) -> None:
         """Leave without a word."""
@@ -243,21 +202,36 @@ class Guest:
 
     def news(self) -> str | None:
         """Return why this node's ranks should end."""
+        self._look()
+        if self._end is not None:
+            return self._end
+        return None if self._line.open else f"{self._node.master} (the first node) was lost"
+
+    def hung(self) -> int | None:
+        """Return in which start of the ranks a node has found the newest hang."""
+        self._look()
+        return self._hung
+
+    def tell_hang(self, restart: int) -> None:
+        """Tell all nodes of a hang, by the first one."""
+        self._line.send({"hang": restart})
+
+    def _look(self) -> None:
         for message in self._line.receive():
             if "end" in message:
-                return str(message["end"])
+                self._end = str(message["end"])
             if "bye" in message:
                 self._bye = int(message["bye"])
-        return None if self._line.open else f"{self._node.master} (the first node) was lost"
+            if "hang" in message:
+                self._hung = int(message["hang"])
 
     def leave(self, own: LaunchResult, limit_s: float) -> int:
         """Say how this node ended; return the exit code of the job, or this node's own if the first node is gone."""
         self._line.send({"end": node_end(self._node.index, own, now=time.time()).to_json()})
         end = time.monotonic() + limit_s
         while self._bye is None and self._line.open and time.monotonic() < end:
-            self.news()
+            self._look()
             time.sleep(_TICK_S)
-        self._line.close()
         return int(own.exit_code) if self._bye is None else self._bye
 
 
@@ -267,21 +241,3 @@ _host: ContextVar[Host | None] = ContextVar("primus_hydra_host", default=None)
 def current_host() -> Host | None:
     """Return the meeting that this process holds; None where the job has no other nodes."""
     return _host.get()
-
-
-def _connect(node: ClusterNode, until: float) -> Line:
-    error: OSError | None = None
-    while time.monotonic() < until:
-        try:
-            return Line(socket.create_connection((node.master, node.port), timeout=5.0))
-        except OSError as problem:  # not there yet
-            error = problem
-            time.sleep(_AGAIN_S)
-    what = f"the first node does not answer at {node.master}:{node.port}: {error}"
-    raise HostError(Problem(what=what, where=node.host))
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _SILENCE:
-        connection.setsockopt(socket.IPPROTO_TCP, option, value)

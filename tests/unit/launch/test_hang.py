@@ -52,24 +52,24 @@ def test_only_the_silent_ranks_are_late() -> None:
 
 
 def test_the_rank_outside_the_collective_is_stuck() -> None:
-    beats = {0: beat(), 1: beat(), 2: beat()}
-    assert find_stuck(beats, {0: WAITING, 1: COMPUTING, 2: WAITING}) == (1,)
+    steps = {0: 3, 1: 3, 2: 3}
+    assert find_stuck(steps, {0: WAITING, 1: COMPUTING, 2: WAITING}) == (1,)
 
 
 def test_a_rank_that_cannot_even_write_its_stack_is_the_stuck_one() -> None:
-    beats = {0: beat(), 1: beat(), 2: beat()}
-    assert find_stuck(beats, {0: WAITING, 2: WAITING}) == (1,)
-    assert find_stuck(beats, {}) == (0, 1, 2)
+    steps = {0: 3, 1: 3, 2: 3}
+    assert find_stuck(steps, {0: WAITING, 2: WAITING}) == (1,)
+    assert find_stuck(steps, {}) == (0, 1, 2)
 
 
 def test_where_all_wait_the_one_behind_is_stuck() -> None:
-    beats = {0: beat(step=4), 1: beat(step=3)}
-    assert find_stuck(beats, {0: WAITING, 1: WAITING}) == (1,)
-    assert find_stuck(beats, {}) == (1,)
+    steps = {0: 4, 1: 3}
+    assert find_stuck(steps, {0: WAITING, 1: WAITING}) == (1,)
+    assert find_stuck(steps, {}) == (1,)
 
 
 def test_where_nothing_tells_them_apart_all_are_named() -> None:
-    assert find_stuck({0: beat(), 1: beat()}, {0: WAITING, 1: WAITING}) == (0, 1)
+    assert find_stuck({0: 3, 1: 3}, {0: WAITING, 1: WAITING}) == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,17 @@ def test_a_full_queue_and_a_controller_that_is_away_are_no_mistakes_of_the_user(
     assert "does not answer" in str(away)
 
 
+def test_a_queue_that_sbatch_waits_for_is_told_as_full_in_its_words(tmp_path: Path) -> None:
+    script = tmp_path / "sbatch"
+    script.write_text("#!/bin/sh\necho 'sbatch: error: Slurm temporarily unable to accept job' >&2\nexec sleep 60\n")
+    script.chmod(0o755)
+    answer = call([str(script)], timeout_s=0.5)
+
+    assert answer.unreachable
+    assert "the queue takes no more jobs" in str(refusal(answer.words, answer.code))
+    assert "temporarily unable to accept job" in answer.words
+
+
 def test_without_sbatch_the_way_out_is_told() -> None:
     assert "not installed" in str(refusal("", code=None))
 
