@@ -19,6 +19,7 @@ from primus_hydra.backends.megatron.versions import Found, find_megatron
 from primus_hydra.config.architecture import LATENT
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.errors import HostError, Problem
+from primus_hydra.native.vocabulary import Vocabulary
 from primus_hydra.runtime.contracts import RankContext
 from primus_hydra.runtime.found_adapter import FoundAdapter
 
@@ -37,6 +38,12 @@ class MegatronAdapter(FoundAdapter):
 
     name = "megatron"
     stages: ClassVar = {"pretrain": ("primus_hydra.backends.megatron.trainer", "PretrainTrainer")}
+
+    @classmethod
+    def vocabulary(cls) -> Vocabulary:
+        """Return the keys of people's own files, read only when somebody comes with one."""
+        known: Vocabulary = importlib.import_module("primus_hydra.backends.megatron.argument_keys").core_vocabulary()
+        return known
 
     def prepare_backend(self) -> None:
         """Import megatron.core, with the translation; raises HostError if another Megatron answers to that name."""

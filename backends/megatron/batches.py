@@ -20,7 +20,7 @@ from primus_hydra.backends.megatron.masks import document_mask, documents_from_e
 from primus_hydra.backends.megatron.sections import ModelAndData
 from primus_hydra.config.layout import Layout
 from primus_hydra.config.schema import JobConfig
-from primus_hydra.data.order import SampleOrder, batch_positions
+from primus_hydra.data.order import Order, batch_positions
 from primus_hydra.data.prepare import open_order, open_samples
 from primus_hydra.data.samples import Samples
 from primus_hydra.data.split import SplitName
@@ -59,7 +59,7 @@ class Rows(Protocol):
 class PreparedRows:
     """Our own samples: every label counts, and positions start again with each document."""
 
-    def __init__(self, samples: Samples, order: SampleOrder, *, has_documents: bool) -> None:
+    def __init__(self, samples: Samples, order: Order, *, has_documents: bool) -> None:
         self._samples = samples
         self._order = order
         self._has_documents = has_documents

@@ -7,20 +7,20 @@ those that the model computes with.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import torch
 import torch.distributed
-from megatron.core import parallel_state
 from safetensors.torch import save_file
 
-from primus_hydra.backends.megatron.hf_names import holdings
-from primus_hydra.backends.megatron.hf_pieces import Piece
+from primus_hydra.backends.megatron.hf_names import Holding, holdings
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.runtime.contracts import RankContext
 from primus_hydra.weights.export import ExportDtype, FilePlan, finish_export, partial_folder, plan_export, start_export
-from primus_hydra.weights.tensors import Shape, expected_tensors
+from primus_hydra.weights.pieces import Piece
+from primus_hydra.weights.tensors import Shape, expected_tensors, stays_float32
 
 _Held: TypeAlias = dict[Piece, torch.Tensor]
 _Routes: TypeAlias = dict[str, dict[Piece, int]]
@@ -42,38 +42,52 @@ def export_hf(chunks: Sequence[Any], folder: Path, job: JobConfig, context: Rank
     """
     vocab_size, name = job.model.vocab_size or context.data.vocab_size, _NAMES[dtype]
     plan = plan_export(job.model, vocab_size, name)
-    held = {piece: part for each in holdings(chunks, job.model, vocab_size) for piece, part in each.placed()}
+    holding = holdings(chunks, job.model, vocab_size)
+    held = {piece: part for each in holding for piece, part in each.placed()}
     if context.is_main:
         start_export(folder)
-    _write_tensors(partial_folder(folder), plan, expected_tensors(job.model, vocab_size), held, dtype)
+    shapes = expected_tensors(job.model, vocab_size)
+    _write_tensors(partial_folder(folder), plan, shapes, _Source(held=held, routes=_routes(holding)), dtype)
     if context.is_main:
         tokenizer = context.data.tokenizer_dir
         finish_export(folder, plan, model=job.model, vocab_size=vocab_size, dtype=name, tokenizer_dir=tokenizer)
     torch.distributed.barrier()
 
 
-def _write_tensors(folder: Path, plan: FilePlan, shapes: dict[str, Shape], held: _Held, dtype: torch.dtype) -> None:
-    routes = _routes(held)
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """This rank's pieces, and which rank gives which piece of each tensor."""
+
+    held: _Held
+    routes: _Routes
+
+
+def _write_tensors(folder: Path, plan: FilePlan, shapes: dict[str, Shape], source: _Source, dtype: torch.dtype) -> None:
     for file, names in plan.files.items():
-        collected = {name: _collect(shapes[name], routes.get(name, {}), held, dtype) for name in names}
+        collected = {
+            name: _collect(
+                shapes[name],
+                source.routes.get(name, {}),
+                source.held,
+                torch.float32 if stays_float32(name) else dtype,
+            )
+            for name in names
+        }
         if torch.distributed.get_rank() == 0:
             save_file(collected, folder / file, metadata={"format": "pt"})
 
 
-def _routes(held: _Held) -> _Routes:
+def _routes(holding: Sequence[Holding]) -> _Routes:
     """Return which rank gives which piece of each tensor; what several ranks hold, the first of them gives."""
     everyone: list[list[Piece]] = [[] for _ in range(torch.distributed.get_world_size())]
     # Data-parallel copies are equal: one of them is enough.
-    torch.distributed.all_gather_object(everyone, list(held) if _is_first_copy() else [])
+    mine = [piece for each in holding if not each.copied for piece in each.pieces]
+    torch.distributed.all_gather_object(everyone, mine)
     routes: _Routes = {}
     for rank, pieces in enumerate(everyone):
         for piece in pieces:
             routes.setdefault(piece.tensor, {}).setdefault(piece, rank)
     return routes
-
-
-def _is_first_copy() -> bool:
-    return bool(parallel_state.get_data_parallel_rank(with_context_parallel=True) == 0)
 
 
 def _collect(shape: Shape, routes: dict[Piece, int], held: _Held, dtype: torch.dtype) -> torch.Tensor:

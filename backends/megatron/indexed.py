@@ -27,7 +27,7 @@ from megatron.core.datasets.utils import Split
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.data.cache import build_once, cache_root
 from primus_hydra.data.content_hash import hash_text
-from primus_hydra.data.megatron_corpus import documents_of_split, split_text
+from primus_hydra.data.megatron_corpus import documents_of_split, held_fraction, split_text
 from primus_hydra.data.megatron_index import bin_file, index_file, read_index
 from primus_hydra.data.prepared import Blend
 from primus_hydra.data.split import SplitName
@@ -94,7 +94,7 @@ def dataset_kwargs(job: JobConfig, context: RankContext) -> dict[str, Any]:
         "random_seed": job.training.seed,
         "sequence_length": job.training.seq_length,
         "blend": (list(blend.prefixes), list(blend.weights) if len(blend.weights) > 1 else None),
-        "split": split_text(job.data.validation_fraction),
+        "split": split_text(held_fraction(job)),
         "path_to_cache": str(cache_root() / "megatron_indices"),
         "tokenizer": TokenIds(vocab_size=job.model.vocab_size or context.data.vocab_size, eod=context.data.eos_id),
         "reset_position_ids": masked,
@@ -115,6 +115,9 @@ def open_indexed(
     Raises HostError if this node does not see the data, or cannot write the cache.
     """
     blend = _blend(context)
+    if split == "validation" and context.data.held_out is not None:
+        blend = context.data.held_out
+        config = _on_all_of(blend, config, split)
     _require_files(blend)
     shuffled = split == "train" and job.data.order == "shuffled"
     dataset = GPTDataset if shuffled else SequentialGPTDataset
@@ -130,6 +133,14 @@ def open_indexed(
 
     build_once(folder, is_whole=_is_whole, build=build, report=_LOG.info, what="the sample index of this corpus")
     return _open(dataset, config, split, samples, folder)
+
+
+def _on_all_of(blend: Blend, config: GPTDatasetConfig, split: SplitName) -> GPTDatasetConfig:
+    """Return the configuration by which a split takes every document of data sets of its own."""
+    own = copy.copy(config)
+    own.blend = (list(blend.prefixes), list(blend.weights) if len(blend.weights) > 1 else None)
+    own.split_matrix = [(0.0, 1.0) if number == _SPLITS[split].value else None for number in range(len(Split))]
+    return own
 
 
 def _open(
@@ -177,7 +188,10 @@ def _samples_without_repetition(blend: Blend, job: JobConfig, config: GPTDataset
     counts = []
     for prefix, weight in zip(blend.prefixes, blend.weights, strict=True):
         index = read_index(index_file(Path(prefix)))
-        tokens = index.tokens_in(documents_of_split(index.documents, "validation", job.data.validation_fraction))
+        held = range(index.documents)
+        if job.data.validation_path is None:
+            held = documents_of_split(index.documents, "validation", job.data.validation_fraction)
+        tokens = index.tokens_in(held)
         counts.append(int((tokens - 1) // config.sequence_length / weight))
     return min(counts)
 

@@ -115,4 +115,5 @@ class DistinctExperts(SequentialMLP):  # type: ignore[misc]
 
 
 def _own_seed(expert_rank: int) -> int:
-    return random.Random(f"{torch.initial_seed()} {int(torch.randint(1 << 62, ()))} {expert_rank}").getrandbits(62)
+    drawn = int(torch.randint(1 << 62, (), device="cpu"))  # also where a model without memory is built
+    return random.Random(f"{torch.initial_seed()} {drawn} {expert_rank}").getrandbits(62)

@@ -14,6 +14,7 @@ from primus_hydra.backends.torchtitan.limits_0_3 import job_problems, placed_by_
 from primus_hydra.backends.torchtitan.native_keys import check_native
 from primus_hydra.backends.torchtitan.versions import Found, find_torchtitan
 from primus_hydra.errors import Problem
+from primus_hydra.native.vocabulary import Vocabulary
 from primus_hydra.runtime.contracts import RankContext
 from primus_hydra.runtime.found_adapter import FoundAdapter
 
@@ -23,6 +24,12 @@ class TorchTitanAdapter(FoundAdapter):
 
     name = "torchtitan"
     stages: ClassVar = {"pretrain": ("primus_hydra.backends.torchtitan.trainer", "PretrainTrainer")}
+
+    @classmethod
+    def vocabulary(cls) -> Vocabulary:
+        """Return the keys of people's own files, read only when somebody comes with one."""
+        known: Vocabulary = importlib.import_module("primus_hydra.backends.torchtitan.known_keys").vocabulary()
+        return known
 
     def prepare_backend(self) -> None:
         """Import torchtitan, with the translation for its version."""

@@ -70,7 +70,7 @@ class LedgerCheckpointManager(CheckpointManager):  # type: ignore[misc]
         `files` gives the number of each tensor's file, from 1; None puts everything into one file.
         """
         self.sd_adapter.fqn_to_index_mapping = None if files is None else dict(files)
-        weights = {name: self._exported(value) for name, value in self.states[MODEL].state_dict().items()}
+        weights = {name: self._exported(name, value) for name, value in self.states[MODEL].state_dict().items()}
         self.dcp_save(weights, checkpoint_id=str(folder), async_mode=AsyncMode.DISABLED, to_hf=True)
 
     def give_up(self) -> None:
@@ -78,8 +78,10 @@ class LedgerCheckpointManager(CheckpointManager):  # type: ignore[misc]
         self._pending, self.save_future = None, None
         super()._close()
 
-    def _exported(self, value: Any) -> Any:
-        return value.to(self.export_dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+    def _exported(self, name: str, value: Any) -> Any:
+        # The bias that balances experts is float32 in every Hugging Face folder.
+        fixed = name.endswith(".expert_bias_E") or not (isinstance(value, torch.Tensor) and value.is_floating_point())
+        return value if fixed else value.to(self.export_dtype)
 
     def _save(self, curr_step: int, last_step: bool = False) -> bool:
         if not self._should_save(curr_step, last_step):

@@ -16,7 +16,7 @@ import torch
 from torchtitan.components.dataloader import BaseDataLoader
 
 from primus_hydra.config.schema import JobConfig
-from primus_hydra.data.order import SampleOrder
+from primus_hydra.data.order import Order
 from primus_hydra.data.prepare import open_order, open_samples
 from primus_hydra.data.prepared import PreparedData
 from primus_hydra.data.samples import Sample, Samples
@@ -30,7 +30,7 @@ class OrderedSamples:
     """A split of the data, and the order in which it is read over all epochs."""
 
     samples: Samples
-    order: SampleOrder
+    order: Order
 
     def at(self, position: int) -> Sample:
         """Return the sample at a position counted from the beginning of the run."""

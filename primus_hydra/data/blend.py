@@ -1,4 +1,4 @@
-"""What `data.path` names for `data=megatron`: one prefix, or several that are blended by weight.
+"""What `data.path` names for `data=megatron` and `data=stream`: one set of tokens, or several blended by weight.
 
 `[0.7,A,0.3,B]` gives weights, `[A,B]` leaves them to the number of tokens. A prefix is what stands before .bin
 and .idx.
@@ -30,22 +30,31 @@ class BlendPart:
     weight: float | None = None
 
 
-def read_blend(path: str | Sequence[str] | None) -> tuple[list[BlendPart], list[Problem]]:
-    """Read `data.path`; return its parts, or what is wrong with its shape and weights. Looks at no file."""
+def read_blend(
+    path: str | Sequence[str] | None,
+    *,
+    key: str = _KEY,
+    needs: str = "the prefix of an indexed data set",
+    shape: str = _SHAPE,
+) -> tuple[list[BlendPart], list[Problem]]:
+    """Read `data.path`; return its parts, or what is wrong with its shape and weights. Looks at no file.
+
+    `key` is what was set, `needs` and `shape` say what it names, and how.
+    """
     items = [path] if isinstance(path, str) else list(path or [])
     if not items:
-        return [], [Problem(key=_KEY, what="needs the prefix of an indexed data set", hint=_SHAPE)]
+        return [], [Problem(key=key, what=f"needs {needs}", hint=shape)]
     if not any(is_weight(item) for item in items):
         parts = [BlendPart(prefix=_prefix(item)) for item in items]
     elif len(items) % 2 or [is_weight(item) for item in items] != [True, False] * (len(items) // 2):
-        what = f"weights and prefixes do not alternate: {', '.join(str(item) for item in items)}"
-        return [], [Problem(key=_KEY, what=what, hint=f"{_SHAPE}; a prefix that is a number is written ./7")]
+        what = f"weights and paths do not alternate: {', '.join(str(item) for item in items)}"
+        return [], [Problem(key=key, what=what, hint=f"{shape}; a path that is a number is written ./7")]
     else:
         parts = [
             BlendPart(prefix=_prefix(prefix), weight=float(weight))
             for weight, prefix in zip(items[::2], items[1::2], strict=True)
         ]
-    return parts, [*_weight_problems(parts), *_repeated(parts)]
+    return parts, [*_weight_problems(parts, key), *_repeated(parts, key)]
 
 
 def missing_files(prefix: Path) -> list[Problem]:
@@ -63,19 +72,19 @@ def _prefix(item: str) -> Path:
     return Path(expand_home(item)).absolute()
 
 
-def _weight_problems(parts: Sequence[BlendPart]) -> Iterator[Problem]:
+def _weight_problems(parts: Sequence[BlendPart], key: str) -> Iterator[Problem]:
     for part in parts:
         if part.weight is not None and not 0 < part.weight < float("inf"):
             what = f"the weight of {part.prefix} is {part.weight:g}; it must be a positive number"
-            yield Problem(key=_KEY, what=what, hint="leave a data set that is not wanted out of the list")
+            yield Problem(key=key, what=what, hint="leave a data set that is not wanted out of the list")
 
 
-def _repeated(parts: Sequence[BlendPart]) -> Iterator[Problem]:
+def _repeated(parts: Sequence[BlendPart], key: str) -> Iterator[Problem]:
     prefixes = [part.prefix for part in parts]
     for prefix in dict.fromkeys(prefixes):
         if prefixes.count(prefix) > 1:
             what = f"{prefix} is named {prefixes.count(prefix)} times: its documents would come as often, side by side"
-            yield Problem(key=_KEY, what=what, hint="name it once, with the sum of its weights")
+            yield Problem(key=key, what=what, hint="name it once, with the sum of its weights")
 
 
 def _other(file: Path) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -49,8 +49,17 @@ def is_whole_tokenizer(folder: Path) -> bool:
     return True
 
 
-def train_bpe(folder: Path, corpus: Corpus, sizes: Sequence[SourceSize], settings: TokenizerConfig) -> None:
-    """Train on a part of the corpus and write `tokenizer.json` and `tokenizer_config.json` into `folder`."""
+def train_bpe(
+    folder: Path,
+    corpus: Corpus,
+    sizes: Sequence[SourceSize],
+    settings: TokenizerConfig,
+    new_log: Callable[[], ProblemLog] = ProblemLog,
+) -> None:
+    """Train on a part of the corpus and write `tokenizer.json` and `tokenizer_config.json` into `folder`.
+
+    `new_log` makes the log of a reading: one that is never full reads past any number of bad records.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -60,7 +69,8 @@ def train_bpe(folder: Path, corpus: Corpus, sizes: Sequence[SourceSize], setting
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(training_texts(corpus, sizes, int(settings.train_mib * 2**20)), trainer)
+    texts = training_texts(corpus, sizes, int(settings.train_mib * 2**20), new_log)
+    tokenizer.train_from_iterator(texts, trainer)
     if settings.bos:
         template = {"single": f"{BOS} $A", "pair": f"{BOS} $A {BOS} $B:1"}
         special = [(BOS, tokenizer.token_to_id(BOS))]
@@ -69,7 +79,9 @@ def train_bpe(folder: Path, corpus: Corpus, sizes: Sequence[SourceSize], setting
     (folder / CONFIG_FILE).write_text(json.dumps(_config(settings), indent=2))
 
 
-def training_texts(corpus: Corpus, sizes: Sequence[SourceSize], budget: int) -> Iterator[str]:
+def training_texts(
+    corpus: Corpus, sizes: Sequence[SourceSize], budget: int, new_log: Callable[[], ProblemLog] = ProblemLog
+) -> Iterator[str]:
     """Yield about `budget` bytes of text, taken evenly from all over the corpus, in a fixed order.
 
     Of a corpus larger than that: sources at equal distances, of each a share in proportion to its size, and of a source
@@ -77,13 +89,13 @@ def training_texts(corpus: Corpus, sizes: Sequence[SourceSize], budget: int) -> 
     """
     total = sum(size.text_bytes for size in sizes)
     if total <= budget:
-        yield from corpus.documents(ProblemLog())
+        yield from corpus.documents(new_log())
         return
     chosen = _spread(len(sizes), max(_FEWEST_SOURCES, math.ceil(2 * budget * len(sizes) / total)))
     part = budget / max(1, sum(sizes[index].text_bytes for index in chosen))
     for index in chosen:
         stride = min(_LONGEST_STRIDE, max(1, int(1 / part))) if sizes[index].documents > 1 else 1
-        yield from _head(corpus.sources[index], math.ceil(min(1.0, part) * sizes[index].text_bytes), stride)
+        yield from _head(corpus.sources[index], math.ceil(min(1.0, part) * sizes[index].text_bytes), stride, new_log())
 
 
 def _spread(count: int, wanted: int) -> list[int]:
@@ -92,8 +104,8 @@ def _spread(count: int, wanted: int) -> list[int]:
     return [(2 * number + 1) * count // (2 * wanted) for number in range(wanted)]
 
 
-def _head(source: Source, budget: int, stride: int) -> Iterator[str]:
-    for text in islice(documents_of(source, ProblemLog()), 0, None, stride):
+def _head(source: Source, budget: int, stride: int, log: ProblemLog) -> Iterator[str]:
+    for text in islice(documents_of(source, log), 0, None, stride):
         yield text[:budget]
         budget -= len(text)
         if budget <= 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -12,8 +13,10 @@ from primus_hydra.data.file_list import list_files
 from primus_hydra.data.file_readers import format_of, read_file
 from primus_hydra.data.hf_dataset import check_hf
 from primus_hydra.data.megatron_corpus import check_megatron
+from primus_hydra.data.packed_files import is_zst
 from primus_hydra.data.problem_log import ProblemLog
 from primus_hydra.data.stdlib_modules import stdlib_files, stdlib_root
+from primus_hydra.data.streams import check_streams
 from primus_hydra.data.tokenizer import check_tokenizer
 from primus_hydra.errors import Problem
 
@@ -28,12 +31,17 @@ def check_data(job: JobConfig) -> list[Problem]:
 
 def check_settings(job: JobConfig) -> list[Problem]:
     """Return what is wrong with the settings and paths alone; for a preparation that goes on to read everything."""
+    if job.data.kind == "stream" and (streams := check_streams(job)):
+        return streams
     problems = check_tokenizer(job) if _has_tokenizer(job) else []
-    if job.validation.enable and job.data.kind != "mock" and job.data.validation_fraction == 0:
+    if job.validation.enable and _holds_nothing_out(job.data):
         what = "0 leaves no documents for validation, which is on"
         problems.append(
             Problem(key="data.validation_fraction", what=what, hint="set it to 0.01, or validation.enable=false")
         )
+    if job.data.validation_path is not None and job.data.kind != "megatron":
+        what = "only indexed data sets of Megatron are named for validation alone"
+        problems.append(Problem(key="data.validation_path", what=what, hint="leave it out, or set data=megatron"))
     if job.data.kind == "text":
         problems += list_files(job.data.path).problems
     if job.data.kind == "hf":
@@ -49,8 +57,23 @@ def missing_on_host(job: JobConfig) -> list[Problem]:
         return _missing_stdlib()
     if job.data.kind == "hf" and not _installed("datasets"):
         return [_library("a data set on disk", "datasets", "hf")]
-    wants_parquet = job.data.kind == "text" and any(format_of(f) == "parquet" for f in list_files(job.data.path).files)
-    return [_library("parquet", "pyarrow", "parquet")] if wants_parquet and not _installed("pyarrow") else []
+    return _missing_readers(list_files(job.data.path).files) if job.data.kind == "text" else []
+
+
+def _missing_readers(files: Sequence[Path]) -> list[Problem]:
+    wanted = (
+        ("parquet", "pyarrow", "parquet", any(format_of(file) == "parquet" for file in files)),
+        (".zst files", "zstandard", "zstd", any(is_zst(file) for file in files)),
+    )
+    return [
+        _library(what, module, extra) for what, module, extra, needed in wanted if needed and not _installed(module)
+    ]
+
+
+def _holds_nothing_out(data: DataConfig) -> bool:
+    """Whether validation has no documents; prepared folders have splits of their own."""
+    by_fraction = data.kind not in ("mock", "stream") and data.validation_path is None
+    return by_fraction and data.validation_fraction == 0
 
 
 def _has_tokenizer(job: JobConfig) -> bool:
@@ -61,7 +84,7 @@ def _has_tokenizer(job: JobConfig) -> bool:
 def _first_records(data: DataConfig) -> list[Problem]:
     log = ProblemLog()
     for file in _some(list_files(data.path).files):
-        if format_of(file) != "parquet" or _installed("pyarrow"):
+        if not _missing_readers([file]):
             for _ in islice(read_file(file, data.text_key, log), _RECORDS_READ):
                 pass
     return log.problems

@@ -13,7 +13,7 @@ from primus_hydra.data.file_list import list_files
 from primus_hydra.data.file_readers import DOCUMENT_LIMIT, format_of, read_file, read_txt
 from primus_hydra.data.hf_dataset import open_hf
 from primus_hydra.data.problem_log import ProblemLog
-from primus_hydra.data.source import Source
+from primus_hydra.data.source import WHOLE, Read, Source, Window
 from primus_hydra.data.stdlib_modules import stdlib_files, stdlib_root
 from primus_hydra.errors import raise_all
 
@@ -47,16 +47,16 @@ class SourceSize:
     text_bytes: int
 
 
-def documents_of(source: Source, log: ProblemLog) -> Iterator[str]:
-    """Yield the documents of one source, without blank ones."""
-    return (text for text in source.read(log) if text and not text.isspace())
+def documents_of(source: Source, log: ProblemLog, *, window: Window = WHOLE) -> Iterator[str]:
+    """Yield the documents of one source, or of a window of it, without blank ones."""
+    return (text for text in source.read(log, window=window) if text and not text.isspace())
 
 
 def open_corpus(data: DataConfig) -> Corpus:
     """Find the sources of a corpus; raises UserError for what `check_data` would report."""
     if data.kind == "python_stdlib":
         files, _ = stdlib_files(stdlib_root())
-        sources = [Source(name=str(file), read=partial(read_txt, file)) for file in files]
+        sources = [file_source(file, partial(read_txt, file)) for file in files]
         return Corpus(sources=tuple(sources), files=tuple(files), settings=("txt",))
     if data.kind == "hf":
         opened = open_hf(data)
@@ -64,16 +64,24 @@ def open_corpus(data: DataConfig) -> Corpus:
     found = list_files(data.path)
     raise_all(found.problems)
     return Corpus(
-        sources=tuple(Source(name=str(file), read=partial(read_file, file, data.text_key)) for file in found.files),
+        sources=tuple(file_source(file, partial(read_file, file, data.text_key)) for file in found.files),
         files=tuple(found.files),
         settings=("text", data.text_key, *(format_of(file) or "" for file in found.files)),
         passed_over=found.passed_over,
     )
 
 
-def scan(corpus: Corpus) -> list[SourceSize]:
-    """Read everything once; raises UserError with all that is wrong in the content, file by file."""
-    log = ProblemLog()
+def file_source(file: Path, read: Read) -> Source:
+    """Return the source that one file is."""
+    return Source(name=str(file), read=read, file=file, size=file.stat().st_size)
+
+
+def scan(corpus: Corpus, log: ProblemLog | None = None) -> list[SourceSize]:
+    """Read everything once; raises UserError with all that is wrong in the content, file by file.
+
+    With a `FaultTally` for a log what is wrong is counted there, and nothing is raised for it.
+    """
+    log = ProblemLog() if log is None else log
     sizes = []
     for source in corpus.sources:
         sizes.append(_size(source, log))

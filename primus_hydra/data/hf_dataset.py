@@ -18,12 +18,12 @@ from primus_hydra.config.suggest import did_you_mean
 from primus_hydra.data.file_list import expand_home
 from primus_hydra.data.file_readers import key_hint, read_jsonl, read_parquet
 from primus_hydra.data.problem_log import ProblemLog
-from primus_hydra.data.source import Source
+from primus_hydra.data.source import WHOLE, Source, Window
 from primus_hydra.errors import Problem, UserError, raise_all
 
 _SHARDS: Final = 64
 _BATCH: Final = 256
-_ENDINGS: Final = (".parquet", ".arrow", ".jsonl", ".json", ".jsonl.gz", ".json.gz")
+_ENDINGS: Final = (".parquet", ".arrow", ".jsonl", ".json", ".jsonl.gz", ".json.gz", ".jsonl.zst", ".json.zst")
 _PROBLEMS_SHOWN: Final = 20
 
 
@@ -138,11 +138,13 @@ def _file_source(file: Path, text_key: str) -> Source:
             raise UserError(_no_column(file, text_key, table.column_names))
         return _table_source(table, text_key, str(file))
     read = read_parquet if file.name.endswith(".parquet") else read_jsonl
-    return Source(name=str(file), read=partial(read, file, text_key))
+    return Source(name=str(file), read=partial(read, file, text_key), file=file, size=file.stat().st_size)
 
 
 def _table_source(table: Any, text_key: str, name: str) -> Source:
-    return Source(name=name, read=partial(_rows, table.select_columns([text_key]), text_key, name))
+    return Source(
+        name=name, read=partial(_rows, table.select_columns([text_key]), text_key, name), size=int(table.data.nbytes)
+    )
 
 
 def _no_column(where: Path, text_key: str, columns: list[str]) -> Problem:
@@ -150,7 +152,9 @@ def _no_column(where: Path, text_key: str, columns: list[str]) -> Problem:
     return Problem(key="data.text_key", what=what, hint=key_hint(text_key, columns))
 
 
-def _rows(shard: Any, text_key: str, name: str, log: ProblemLog) -> Iterator[str]:
+def _rows(shard: Any, text_key: str, name: str, log: ProblemLog, *, window: Window = WHOLE) -> Iterator[str]:
+    if window != WHOLE:
+        raise ValueError("a shard of a table is read whole")
     try:
         for batch in shard.iter(batch_size=_BATCH):
             texts = [text for text in batch[text_key] if text is not None]

@@ -2,14 +2,14 @@
 
 Tokens are taken as they lie: there is no text, so no tokenizer can be trained on them. The one that made them is named
 (`tokenizer=hf`), or the size of the vocabulary is (`model.vocab_size`). The last `data.validation_fraction` of each
-data set's documents is held out, as Megatron's `split` does it.
+data set's documents is held out, as Megatron's `split` does it; or data sets of their own are (`data.validation_path`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,8 +58,14 @@ def documents_of_split(documents: int, split: SplitName, fraction: float) -> ran
 
 def check_megatron(job: JobConfig) -> list[Problem]:
     """Return what the user must mend: settings, files, sizes, and token ids as far as a quick look tells."""
-    found, problems = _open_sets(job)
-    return [*problems, *_vocabulary_problems(job), *_content_problems(job, found)]
+    found, problems = _open_sets(job.data.path, _KEY)
+    held, of_held = _held_sets(job)
+    return [*problems, *of_held, *_vocabulary_problems(job), *_content_problems(job, [*found, *held])]
+
+
+def held_fraction(job: JobConfig) -> float:
+    """Return the part of each data set's documents that is held out: none where validation has its own data sets."""
+    return 0.0 if job.data.validation_path is not None else job.data.validation_fraction
 
 
 def prepare_megatron(job: JobConfig, *, report: Report, memo: Path) -> PreparedData:
@@ -68,45 +74,62 @@ def prepare_megatron(job: JobConfig, *, report: Report, memo: Path) -> PreparedD
     `memo` remembers the hashes of large index files.
     """
     raise_all(check_megatron(job))
-    found, _ = _open_sets(job)
-    raise_all([*_too_small(job, found)])
+    found, _ = _open_sets(job.data.path, _KEY)
+    apart, _ = _held_sets(job)
+    raise_all([*_too_small(job, found, apart)])
     tokenizer = _tokenizer(job)
-    train, held = (_count_tokens(found, split, job) for split in ("train", "validation"))
-    documents = sum(one.index.documents for one in found)
-    names = "data set" if len(found) == 1 else "data sets"
-    report(f"corpus: {len(found)} indexed {names}, {documents:,} documents, {sum(train) + sum(held):,} tokens")
+    train = _count_tokens(found, "train", job)
+    held = [_all_tokens(one) for one in apart] if apart else _count_tokens(found, "validation", job)
+    documents = sum(one.index.documents for one in [*found, *apart])
+    sets = len(found) + len(apart)
+    names = "data set" if sets == 1 else "data sets"
+    report(f"corpus: {sets} indexed {names}, {documents:,} documents, {sum(train) + sum(held):,} tokens")
     return PreparedData(
         vocab_size=_vocab_size(job, tokenizer),
-        corpus_hash=_corpus_hash(found, memo),
+        corpus_hash=_corpus_hash([*found, *apart], memo),
         tokens_dir=None,
         tokenizer_dir=str(tokenizer.folder) if tokenizer else None,
         documents=documents,
         train_tokens=sum(train),
         validation_tokens=sum(held),
         blend=_blend(found, train),
+        held_out=_blend(apart, held) if apart else None,
         eos_id=tokenizer.eos_id if tokenizer else None,
     )
 
 
 def _blend(found: Sequence[IndexedSet], train_tokens: Sequence[int]) -> Blend:
     """Keep the user's weights; without, each data set weighs as many tokens as it has to train on."""
-    weights = [one.part.weight or float(tokens) for one, tokens in zip(found, train_tokens, strict=True)]
+    weights = [one.part.weight or float(max(tokens, 1)) for one, tokens in zip(found, train_tokens, strict=True)]
     return Blend(
         prefixes=tuple(str(one.part.prefix) for one in found),
         weights=tuple(weight / sum(weights) for weight in weights),
     )
 
 
-def _open_sets(job: JobConfig) -> tuple[list[IndexedSet], list[Problem]]:
-    parts, problems = read_blend(job.data.path)
+def _held_sets(job: JobConfig) -> tuple[list[IndexedSet], list[Problem]]:
+    path = job.data.validation_path
+    return _open_sets(path, "data.validation_path") if path is not None else ([], [])
+
+
+def _open_sets(path: str | Sequence[str] | None, key: str) -> tuple[list[IndexedSet], list[Problem]]:
+    parts, problems = read_blend(path, key=key)
     found: list[IndexedSet] = []
     for part in dict.fromkeys(parts):
         opened = _open_set(part)
         if isinstance(opened, IndexedSet):
             found.append(opened)
         else:
-            problems += opened
+            problems += [replace(problem, key=key) for problem in opened]
     return found, problems
+
+
+def open_set(prefix: Path, *, key: str) -> IndexedSet:
+    """Open the indexed data set of a prefix that `key` names; raises UserError."""
+    opened = _open_set(BlendPart(prefix=prefix))
+    if isinstance(opened, IndexedSet):
+        return opened
+    raise UserError(*(replace(problem, key=key) for problem in opened))
 
 
 def _open_set(part: BlendPart) -> IndexedSet | list[Problem]:
@@ -206,22 +229,30 @@ def _some_documents(one: IndexedSet) -> Iterator[tuple[int, npt.NDArray[Any]]]:
             yield document, ids
 
 
-def _too_small(job: JobConfig, found: Sequence[IndexedSet]) -> Iterator[Problem]:
+def _too_small(job: JobConfig, found: Sequence[IndexedSet], apart: Sequence[IndexedSet]) -> Iterator[Problem]:
     """Yield the parts that Megatron could not draw one sample from; it takes one token more than a sample is long."""
     needed = job.training.seq_length + 1
-    splits: list[SplitName] = ["train", "validation"] if job.validation.enable else ["train"]
+    for one in apart:
+        if job.validation.enable and _all_tokens(one) < needed:
+            what = f"{one.part.prefix} has {_all_tokens(one):,} tokens, and a sample needs {needed:,}"
+            yield Problem(key="data.validation_path", what=what, hint="lower training.seq_length")
+    splits: list[SplitName] = ["train", "validation"] if job.validation.enable and not apart else ["train"]
     for split in splits:
         for one, tokens in zip(found, _count_tokens(found, split, job), strict=True):
             if tokens >= needed:
                 continue
-            documents = len(one.documents(split, job.data.validation_fraction))
+            documents = len(one.documents(split, held_fraction(job)))
             what = f"the {split} part of {one.part.prefix} has {tokens:,} tokens in {documents:,} documents"
             hint = f"a sample needs {needed:,}: lower training.seq_length"
             yield Problem(key="data", what=what, hint=hint + ", or raise data.validation_fraction" * (split != "train"))
 
 
 def _count_tokens(found: Sequence[IndexedSet], split: SplitName, job: JobConfig) -> list[int]:
-    return [one.index.tokens_in(one.documents(split, job.data.validation_fraction)) for one in found]
+    return [one.index.tokens_in(one.documents(split, held_fraction(job))) for one in found]
+
+
+def _all_tokens(one: IndexedSet) -> int:
+    return one.index.tokens_in(range(one.index.documents))
 
 
 def _corpus_hash(found: Sequence[IndexedSet], memo: Path) -> str:

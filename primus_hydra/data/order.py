@@ -7,12 +7,22 @@ order whatever the number of data-parallel ranks and microbatches.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from primus_hydra.config.layout import Layout
+
+
+class Order(Protocol):
+    """Which sample stands at a position of the run, counted over all epochs from 0."""
+
+    def index(self, position: int) -> int:
+        """Return the sample at a global position."""
+
+    def indices(self, positions: Iterable[int]) -> list[int]:
+        """Return the samples at several positions."""
 
 
 class SampleOrder:
@@ -56,9 +66,7 @@ def batch_positions(layout: Layout, *, consumed_samples: int, dp_rank: int, micr
     return range(first, first + layout.micro_batch_size)
 
 
-def batch_indices(
-    order: SampleOrder, layout: Layout, *, consumed_samples: int, dp_rank: int, microbatch: int
-) -> list[int]:
+def batch_indices(order: Order, layout: Layout, *, consumed_samples: int, dp_rank: int, microbatch: int) -> list[int]:
     """Return the sample indices that `dp_rank` reads in one microbatch of the next optimizer step."""
     return order.indices(
         batch_positions(layout, consumed_samples=consumed_samples, dp_rank=dp_rank, microbatch=microbatch)

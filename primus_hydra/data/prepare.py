@@ -13,24 +13,28 @@ from pathlib import Path
 from typing import Final
 
 from primus_hydra.config.schema import JobConfig
+from primus_hydra.data.blended import BlendedSamples, BlendOrder
 from primus_hydra.data.bpe import bpe_key, is_whole_tokenizer, train_bpe
 from primus_hydra.data.cache import Report, build_once, cache_root
 from primus_hydra.data.check import check_data, check_settings, missing_on_host
 from primus_hydra.data.content_hash import FileHash, hash_files
 from primus_hydra.data.corpus import Corpus, SourceSize, open_corpus, scan
 from primus_hydra.data.megatron_corpus import prepare_megatron
-from primus_hydra.data.order import SampleOrder
+from primus_hydra.data.order import Order, SampleOrder
+from primus_hydra.data.output import SPLIT_FOLDER
 from primus_hydra.data.prepared import PreparedData
+from primus_hydra.data.problem_log import FaultTally, ProblemLog
 from primus_hydra.data.samples import MockSamples, Samples, TokenSamples
 from primus_hydra.data.split import (
     PartCounts,
-    SplitName,
+    PartName,
     is_whole_split,
     map_split,
     read_counts,
     split_documents,
     write_split,
 )
+from primus_hydra.data.streams import prepare_streams
 from primus_hydra.data.token_files import (
     ensure_index,
     is_whole_tokens,
@@ -55,14 +59,16 @@ def prepare_data(job: JobConfig, *, report: Report) -> PreparedData:
         raise_all(check_data(job))
     if job.data.kind == "mock":
         return _mock(job)
+    if job.data.kind == "stream":
+        return prepare_streams(job)
     if missing := missing_on_host(job):
         raise HostError(*missing)
     if job.data.kind == "megatron":
         return prepare_megatron(job, report=report, memo=cache_root() / _FILE_HASHES)
-    return _Preparation(job, report).run()
+    return TextPreparation(job, report).run()
 
 
-def open_samples(prepared: PreparedData, job: JobConfig, split: SplitName) -> Samples:
+def open_samples(prepared: PreparedData, job: JobConfig, split: PartName) -> Samples:
     """Open the samples of a split, as a rank does; raises HostError if this node does not see the prepared tokens.
 
     Indexed data sets are not opened here but by Megatron: ValueError.
@@ -74,32 +80,61 @@ def open_samples(prepared: PreparedData, job: JobConfig, split: SplitName) -> Sa
         # Validation must not repeat the training samples, so it gets a seed of its own.
         seed = seed if split == "train" else seed + 1
         return MockSamples(seq_length=length, vocab_size=prepared.vocab_size, seed=seed)
-    folder = Path(prepared.tokens_dir)
-    files, counts = open_tokens(folder), read_counts(_split_folder(folder, job))
+    if prepared.streams is None:
+        folder = Path(prepared.tokens_dir)
+        return _token_samples(folder, _split_folder(folder, job), job, split, "set PRIMUS_CACHE to a folder")
+    named = [
+        (Path(name), weight) for name, weight in zip(prepared.streams.prefixes, prepared.streams.weights, strict=True)
+    ]
+    if split != "train":  # a folder may hold nothing out, if another one does
+        named = [(folder, weight) for folder, weight in named if _holds(folder, split)] or named[:1]
+    sets = [_token_samples(one, one / SPLIT_FOLDER, job, split, "put them into a folder") for one, _ in named]
+    return BlendedSamples(sets, [weight for _, weight in named]) if len(sets) > 1 else sets[0]
+
+
+def _holds(folder: Path, split: PartName) -> bool:
+    counts = read_counts(folder / SPLIT_FOLDER)
+    return counts is not None and counts[split].documents > 0
+
+
+def _token_samples(folder: Path, table: Path, job: JobConfig, split: PartName, hint: str) -> TokenSamples:
+    files, counts = open_tokens(folder), read_counts(table)
     if files is None or counts is None:
-        hint = "set PRIMUS_CACHE to a folder that every node of the job sees"
-        raise HostError(Problem(what=f"the prepared tokens are not on this node: {folder}", hint=hint))
+        what = f"the prepared tokens are not on this node: {folder}"
+        raise HostError(Problem(what=what, hint=f"{hint} that every node of the job sees"))
     _require_sample(counts[split], job, split)
-    starts, pair_ends = map_split(_split_folder(folder, job), split, counts[split].documents)
+    starts, pair_ends = map_split(table, split, counts[split].documents)
+    length = job.training.seq_length
     return TokenSamples(files.tokens, starts, pair_ends, seq_length=length, document_mask=job.data.document_mask)
 
 
-def open_order(samples: Samples, job: JobConfig, split: SplitName) -> SampleOrder:
-    """Return the order in which a split is read: training as configured, validation and mock tokens as they lie."""
-    as_it_lies = split == "validation" or job.data.kind == "mock"
-    return SampleOrder(len(samples), seed=job.training.seed, kind="sequential" if as_it_lies else job.data.order)
+def open_order(samples: Samples, job: JobConfig, split: PartName) -> Order:
+    """Return the order in which a split is read: training as configured, validation and mock tokens as they lie.
+
+    Samples of several sets are drawn from them by weight.
+    """
+    as_it_lies = split != "train" or job.data.kind == "mock"
+    kind = "sequential" if as_it_lies else job.data.order
+    if isinstance(samples, BlendedSamples) and split == "train":
+        return BlendOrder(samples, seed=job.training.seed, kind=kind)
+    return SampleOrder(len(samples), seed=job.training.seed, kind=kind)
 
 
 @dataclass
-class _Preparation:
-    """One preparation; what is costly is computed when first asked for, so a warm cache reads no text."""
+class TextPreparation:
+    """One preparation; what is costly is computed when first asked for, so a warm cache reads no text.
+
+    A `tolerant` one passes over records that cannot be used where it reads text for a tokenizer.
+    """
 
     job: JobConfig
     report: Report
+    tolerant: bool = False
 
     def run(self) -> PreparedData:
+        """Fill the cache; raises UserError and HostError as `prepare_data`."""
         corpus_hash = self.corpus_hash
-        tokenizer = self._tokenizer(corpus_hash)
+        tokenizer = self.tokenizer()
         folder = self._tokens(corpus_hash, tokenizer)
         counts = self._split(folder)
         _require_sample(counts["train"], self.job, "train")
@@ -118,10 +153,12 @@ class _Preparation:
 
     @cached_property
     def root(self) -> Path:
+        """The cache."""
         return cache_root()
 
     @cached_property
     def corpus(self) -> Corpus:
+        """The text; raises UserError for what is wrong with its paths."""
         corpus = open_corpus(self.job.data)
         if corpus.passed_over:
             self.report(f"corpus: passed over {corpus.passed_over} empty files or files of other extensions")
@@ -129,30 +166,34 @@ class _Preparation:
 
     @cached_property
     def files(self) -> list[FileHash]:
+        """The files behind the text, hashed."""
         return hash_files(self.corpus.files, memo=self.root / _FILE_HASHES)
 
     @cached_property
     def corpus_hash(self) -> str:
+        """Identifies the text."""
         return self.corpus.content_hash(self.files)
 
     @cached_property
     def sizes(self) -> list[SourceSize]:
-        sizes = scan(self.corpus)
+        """What each source holds, after a full reading."""
+        sizes = scan(self.corpus, FaultTally() if self.tolerant else None)
         documents, text_bytes = sum(s.documents for s in sizes), sum(s.text_bytes for s in sizes)
         if documents == 0:
             raise UserError(Problem(key="data.path", what="the corpus holds no text, only blank documents"))
         self.report(f"corpus: {documents:,} documents, {text_bytes / 1e6:,.1f} MB of text in {len(self.files):,} files")
         return sizes
 
-    def _tokenizer(self, corpus_hash: str) -> TextTokenizer:
+    def tokenizer(self) -> TextTokenizer:
+        """Read the tokenizer, or train it where the cache lacks it."""
         settings = self.job.tokenizer
         if settings.kind == "hf":
             return load_tokenizer(tokenizer_folder(self.job))
-        folder = self.root / "tokenizers" / bpe_key(corpus_hash, settings)
+        folder = self.root / "tokenizers" / bpe_key(self.corpus_hash, settings)
 
         def build(draft: Path) -> None:
             sizes, began = self.sizes, time.monotonic()
-            train_bpe(draft, self.corpus, sizes, settings)
+            train_bpe(draft, self.corpus, sizes, settings, FaultTally if self.tolerant else ProblemLog)
             self.report(f"tokenizer: {settings.vocab_size} tokens trained in {time.monotonic() - began:.1f} s")
 
         build_once(folder, is_whole=is_whole_tokenizer, build=build, report=self.report, what="the tokenizer")
@@ -180,7 +221,7 @@ class _Preparation:
         ensure_index(folder, self.report)
         return folder
 
-    def _split(self, folder: Path) -> dict[SplitName, PartCounts]:
+    def _split(self, folder: Path) -> dict[PartName, PartCounts]:
         fraction = self.job.data.validation_fraction
 
         def build(draft: Path) -> None:
@@ -213,7 +254,7 @@ def _mock(job: JobConfig) -> PreparedData:
     )
 
 
-def _require_sample(part: PartCounts, job: JobConfig, split: SplitName) -> None:
+def _require_sample(part: PartCounts, job: JobConfig, split: PartName) -> None:
     length = job.training.seq_length
     if part.pairs >= length:
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Blend:
-    """Indexed data sets of Megatron: the prefixes of their files, and what part of the samples each gives."""
+    """Several sets of tokens by weight: prefixes of indexed data sets or prepared folders, and the part each gives."""
 
     prefixes: Sequence[str]
     weights: Sequence[float]
@@ -24,7 +24,8 @@ class Blend:
 class PreparedData:
     """Tokens on disk (or the promise of mock tokens), and the vocabulary they come from.
 
-    `tokens_dir` is None for mock data and for indexed data sets, which `blend` names. `corpus_hash` identifies the
+    `tokens_dir` is None for mock data and for indexed data sets, which `blend` names; `held_out` names those that are
+    held out, where the job has sets of their own for it. `streams` names prepared folders. `corpus_hash` identifies the
     text, `tokenizer_dir` holds `tokenizer.json` and `tokenizer_config.json`; it is None where no tokenizer was named.
     `eos_id` ends a document of an indexed data set. Token counts exclude the validation part.
     """
@@ -38,6 +39,8 @@ class PreparedData:
     validation_tokens: int
     blend: Blend | None = None
     eos_id: int | None = None
+    held_out: Blend | None = None
+    streams: Blend | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -46,5 +49,5 @@ class PreparedData:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PreparedData:
         """Read what `to_json` wrote."""
-        blend = data.get("blend")
-        return cls(**{**data, "blend": Blend(**blend) if blend else None})
+        blends = {name: Blend(**data[name]) for name in ("blend", "held_out", "streams") if data.get(name)}
+        return cls(**{**data, **blends})

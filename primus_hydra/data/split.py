@@ -1,12 +1,14 @@
-"""Which documents are held out for validation, and the table by which samples are found in each part.
+"""Which documents are held out for validation and test, and the table by which samples are found in each part.
 
 With enough documents, whole ones at equal distances are held out. With so few that one would be far more than the
-wanted fraction, the end of the longest document is held out instead.
+wanted fraction, the end of the longest document is held out instead. What is held out for a test is taken from the
+rest, so a test part changes nothing in the validation part.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -15,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 SplitName = Literal["train", "validation"]
+PartName = Literal["train", "validation", "test"]
 SPLITS: Final[tuple[SplitName, ...]] = ("train", "validation")
+PARTS: Final[tuple[PartName, ...]] = ("train", "validation", "test")
 _COUNTS_FILE: Final = "split.json"
 Int64s = npt.NDArray[np.int64]
 
@@ -53,33 +57,45 @@ class PartCounts:
 
 def split_documents(offsets: Int64s, fraction: float) -> dict[SplitName, Part]:
     """Divide documents, given as n + 1 offsets; validation is empty only where `fraction` is 0 or there is no text."""
-    starts, ends = np.asarray(offsets[:-1], dtype=np.int64), np.asarray(offsets[1:], dtype=np.int64)
+    train, validation = _hold_out(_all_of(offsets), fraction)
+    return {"train": train, "validation": validation}
+
+
+def divide(offsets: Int64s, *, validation: float, test: float) -> dict[PartName, Part]:
+    """Divide documents in three; the fractions are of the whole, and leave something to train on."""
+    rest, held = _hold_out(_all_of(offsets), validation)
+    train, tested = _hold_out(rest, test / (1 - validation))
+    return {"train": train, "validation": held, "test": tested}
+
+
+def _all_of(offsets: Int64s) -> Part:
+    return Part(starts=np.asarray(offsets[:-1], dtype=np.int64), ends=np.asarray(offsets[1:], dtype=np.int64))
+
+
+def _hold_out(part: Part, fraction: float) -> tuple[Part, Part]:
+    """Return what is left of a part, and what is held out of it."""
+    starts, ends = part.starts, part.ends
     count = round(len(starts) * fraction)
-    if fraction == 0 or len(starts) == 0:
-        held = np.zeros(len(starts), dtype=bool)
-    elif count in (0, len(starts)):
-        return _tail_of_longest(starts, ends, fraction)
-    else:
-        held = np.zeros(len(starts), dtype=bool)
+    held = np.zeros(len(starts), dtype=bool)
+    if fraction > 0 and len(starts) > 0:
+        if count in (0, len(starts)):
+            return _tail_of_longest(starts, ends, fraction)
         held[(2 * np.arange(count) + 1) * len(starts) // (2 * count)] = True
-    return {
-        "train": Part(starts=starts[~held], ends=ends[~held]),
-        "validation": Part(starts=starts[held], ends=ends[held]),
-    }
+    return Part(starts=starts[~held], ends=ends[~held]), Part(starts=starts[held], ends=ends[held])
 
 
-def _tail_of_longest(starts: Int64s, ends: Int64s, fraction: float) -> dict[SplitName, Part]:
+def _tail_of_longest(starts: Int64s, ends: Int64s, fraction: float) -> tuple[Part, Part]:
     longest = int(np.argmax(ends - starts))
-    held = min(int(np.ceil((ends[-1] - starts[0]) * fraction)), int(ends[longest] - starts[longest]) // 2)
+    held = min(int(np.ceil(int((ends - starts).sum()) * fraction)), int(ends[longest] - starts[longest]) // 2)
     cut = int(ends[longest]) - held
     train_ends = ends.copy()
     train_ends[longest] = cut
     tail = Part(starts=np.array([cut], dtype=np.int64), ends=ends[longest : longest + 1])
-    return {"train": Part(starts=starts, ends=train_ends), "validation": tail}
+    return Part(starts=starts, ends=train_ends), tail
 
 
-def write_split(folder: Path, parts: dict[SplitName, Part]) -> None:
-    """Write the tables of both splits and their counts."""
+def write_split(folder: Path, parts: Mapping[SplitName, Part] | Mapping[PartName, Part]) -> None:
+    """Write the tables of all splits and their counts."""
     counts = {}
     for name, part in parts.items():
         pair_ends = part.pair_ends
@@ -89,11 +105,11 @@ def write_split(folder: Path, parts: dict[SplitName, Part]) -> None:
     (folder / _COUNTS_FILE).write_text(json.dumps(counts))
 
 
-def read_counts(folder: Path) -> dict[SplitName, PartCounts] | None:
+def read_counts(folder: Path) -> dict[PartName, PartCounts] | None:
     """Return how much each split holds; None if the tables are missing or have not the sizes they should."""
     try:
         tree = json.loads((folder / _COUNTS_FILE).read_text())
-        counts = {name: PartCounts(**tree[name]) for name in SPLITS}
+        counts = {name: PartCounts(**tree[name]) for name in PARTS if name in SPLITS or name in tree}
         whole = all(
             (folder / f"{name}.starts.bin").stat().st_size == part.documents * 8
             and (folder / f"{name}.pairs.bin").stat().st_size == (part.documents + 1) * 8
@@ -109,7 +125,7 @@ def is_whole_split(folder: Path) -> bool:
     return read_counts(folder) is not None
 
 
-def map_split(folder: Path, name: SplitName, documents: int) -> tuple[Int64s, Int64s]:
+def map_split(folder: Path, name: PartName, documents: int) -> tuple[Int64s, Int64s]:
     """Map the `starts` and `pair_ends` of a split with at least one document into memory."""
     starts = np.memmap(folder / f"{name}.starts.bin", dtype="<i8", mode="r", shape=(documents,))
     pair_ends = np.memmap(folder / f"{name}.pairs.bin", dtype="<i8", mode="r", shape=(documents + 1,))

@@ -12,10 +12,11 @@ import json
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -136,37 +137,79 @@ def write_tokens(
     Raises UserError if a file has become unreadable since it was scanned.
     """
     log = ProblemLog()
-    dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
+    dtype = token_dtype(tokenizer)
     texts = _with_progress(corpus.documents(log), text_bytes, report)
-    encoded = (tokenizer.encode(batch, bos=settings.bos, eos=settings.eos) for batch in _batches(texts))
-    documents, total = _write_arrays(folder, encoded, dtype)
+    with TokenWriter(folder, dtype) as writer:
+        for ids in encoded(texts, tokenizer, settings):
+            writer.add(ids)
     raise_all(log.problems)
     write_index(folder / INDEX_FILE, np.fromfile(folder / OFFSETS_FILE, dtype="<i8"), dtype)
-    listed: list[dict[str, str | int]] = [{"path": str(f.path), "size": f.size, "hash": f.digest} for f in files]
     meta = TokenMeta(
         corpus_hash=corpus_hash,
         tokenizer_hash=tokenizer.content_hash,
         dtype=dtype,
-        documents=documents,
-        tokens=total,
-        files=listed,
+        documents=writer.documents,
+        tokens=writer.tokens,
+        files=listing(files),
     )
+    write_meta(folder, meta)
+
+
+def write_meta(folder: Path, meta: TokenMeta) -> None:
+    """Write what a folder holds, as the last of its files."""
     (folder / META_FILE).write_text(json.dumps(asdict(meta), indent=1))
 
 
-def _write_arrays(folder: Path, batches: Iterable[Iterable[npt.NDArray[np.uint32]]], dtype: str) -> tuple[int, int]:
-    """Append each document's ids and end offset; return how many documents and tokens there are."""
-    documents = total = 0
-    with (folder / TOKENS_FILE).open("wb") as tokens, (folder / OFFSETS_FILE).open("wb") as offsets:
-        offsets.write(np.array([0], dtype="<i8").tobytes())
-        for batch in batches:
-            ids = list(batch)
-            ends = total + np.cumsum([len(document) for document in ids], dtype="<i8")
+def listing(files: Sequence[FileHash]) -> list[dict[str, str | int]]:
+    """Return the files that tokens were made from, as plain data."""
+    return [{"path": str(file.path), "size": file.size, "hash": file.digest} for file in files]
+
+
+def token_dtype(tokenizer: TextTokenizer) -> str:
+    """Return the narrowest type that holds every id of a tokenizer."""
+    return "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
+
+
+def encoded(
+    texts: Iterable[str], tokenizer: TextTokenizer, settings: TokenizerConfig
+) -> Iterator[list[npt.NDArray[np.uint32]]]:
+    """Yield the ids of documents in order, some documents at a time (never none)."""
+    for batch in _batches(texts):
+        yield list(tokenizer.encode(batch, bos=settings.bos, eos=settings.eos))
+
+
+class TokenWriter:
+    """Appends documents to the tokens and the offsets of a folder; without one it only counts."""
+
+    def __init__(self, folder: Path | None, dtype: str) -> None:
+        self._folder = folder
+        self._dtype = dtype
+        self._open = ExitStack()
+        self._tokens: BinaryIO | None = None
+        self._offsets: BinaryIO | None = None
+        self.documents = 0
+        self.tokens = 0
+
+    def __enter__(self) -> TokenWriter:
+        if self._folder is not None:
+            self._tokens = self._open.enter_context((self._folder / TOKENS_FILE).open("wb"))
+            self._offsets = self._open.enter_context((self._folder / OFFSETS_FILE).open("wb"))
+            self._offsets.write(np.array([0], dtype="<i8").tobytes())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def add(self, ids: Sequence[npt.NDArray[np.uint32]]) -> None:
+        """Append the ids of at least one document."""
+        ends = self.tokens + np.cumsum([len(document) for document in ids], dtype="<i8")
+        if self._tokens is not None and self._offsets is not None:
             # file.write and not ndarray.tofile: the latter hides the errno of a full disk.
-            tokens.write(np.concatenate(ids).astype(dtype).tobytes())
-            offsets.write(ends.tobytes())
-            documents, total = documents + len(ids), int(ends[-1])
-    return documents, total
+            self._tokens.write(np.concatenate(ids).astype(self._dtype).tobytes())
+            self._offsets.write(ends.tobytes())
+        self.documents, self.tokens = self.documents + len(ids), int(ends[-1])
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:

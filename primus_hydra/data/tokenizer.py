@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import tokenizers
 
+from primus_hydra.config.anchors import is_weight
 from primus_hydra.config.schema import JobConfig
 from primus_hydra.data.content_hash import hash_file
 from primus_hydra.data.file_list import expand_home
@@ -20,6 +21,8 @@ from primus_hydra.errors import Problem, UserError
 
 TOKENIZER_FILE: Final = "tokenizer.json"
 CONFIG_FILE: Final = "tokenizer_config.json"
+PREPARED_FOLDER: Final = "tokenizer"
+"""Where a folder that `task=data` has prepared holds its tokenizer."""
 _SPECIAL_FILE: Final = "special_tokens_map.json"
 _KEY: Final = "tokenizer.path"
 
@@ -48,11 +51,23 @@ def tokenizer_vocab_size(job: JobConfig) -> int:
 
     Raises UserError when a tokenizer on disk cannot be read.
     """
-    return job.tokenizer.vocab_size if job.tokenizer.kind == "bpe" else load_tokenizer(tokenizer_folder(job)).vocab_size
+    if job.tokenizer.kind == "bpe" and job.data.kind != "stream":
+        return job.tokenizer.vocab_size
+    return load_tokenizer(tokenizer_folder(job)).vocab_size
 
 
 def tokenizer_folder(job: JobConfig) -> Path:
-    """Return the folder of a tokenizer on disk; raises UserError if it is not one."""
+    """Return the folder of a tokenizer on disk; raises UserError if it is not one.
+
+    Of prepared folders it is their own, unless one is named.
+    """
+    if job.data.kind == "stream" and job.tokenizer.kind == "bpe":
+        return _prepared_tokenizer(job.data.path)
+    return named_tokenizer_folder(job)
+
+
+def named_tokenizer_folder(job: JobConfig) -> Path:
+    """Return the folder that `tokenizer.path` names; raises UserError if it is not that of a tokenizer."""
     path = job.tokenizer.path
     if path is None:
         raise UserError(Problem(key=_KEY, what="needs the folder of a tokenizer", hint="set tokenizer.path=FOLDER"))
@@ -66,6 +81,15 @@ def tokenizer_folder(job: JobConfig) -> Path:
         hint = f"it holds: {', '.join(sorted(entry.name for entry in folder.iterdir())[:12]) or 'nothing'}"
         raise UserError(Problem(key=_KEY, what=f"{path}: there is no {TOKENIZER_FILE} in it", hint=hint))
     return folder
+
+
+def _prepared_tokenizer(path: str | list[str] | None) -> Path:
+    named = [path] if isinstance(path, str) else list(path or [])
+    folders = [Path(expand_home(name)).absolute() / PREPARED_FOLDER for name in named if not is_weight(name)]
+    if not folders or not (folders[0] / TOKENIZER_FILE).is_file():
+        what = f"{named[-1]}: holds no tokenizer" if named else "needs the folder that task=data has prepared"
+        raise UserError(Problem(key="data.path", what=what, hint="set data.path=FOLDER"))
+    return folders[0]
 
 
 def check_tokenizer(job: JobConfig) -> list[Problem]:

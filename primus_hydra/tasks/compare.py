@@ -60,6 +60,7 @@ class Compare(Task):
     """Print a metric of two runs side by side; exit 2 if they differ by more than is allowed."""
 
     name: ClassVar[str] = "compare"
+    slurm: ClassVar[Literal["submits", "ignores"] | None] = "ignores"
 
     @dataclass(frozen=True, kw_only=True)
     class Options:

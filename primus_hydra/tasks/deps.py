@@ -77,6 +77,7 @@ class Deps(Task):
     """Show wanted and installed versions; exit 3 if something that the chosen backend needs is not there."""
 
     name: ClassVar[str] = "deps"
+    slurm: ClassVar[Literal["submits", "ignores"] | None] = "ignores"
 
     @dataclass(frozen=True, kw_only=True)
     class Options:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from primus_hydra.config.composed import Composed
 from primus_hydra.config.key_table import KeyRow, NodeRow, job_nodes, job_rows, plain
@@ -22,6 +22,7 @@ class Help(Task):
     """Explain a key, a node of keys or a group; without one, list the nodes."""
 
     name: ClassVar[str] = "help"
+    slurm: ClassVar[Literal["submits", "ignores"] | None] = "ignores"
 
     @dataclass(frozen=True, kw_only=True)
     class Options:

@@ -79,6 +79,7 @@ class Patches(Task):
     """List the patches of the chosen backend."""
 
     name: ClassVar[str] = "patches"
+    slurm: ClassVar[Literal["submits", "ignores"] | None] = "ignores"
 
     @dataclass(frozen=True, kw_only=True)
     class Options:

@@ -6,13 +6,14 @@ problem is the user's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from primus_hydra.config.instantiate import load_target
 from primus_hydra.config.layout import Layout, layout_of
 from primus_hydra.config.schema import JobConfig, NetworkConfig
 from primus_hydra.data.check import check_data, missing_on_host
+from primus_hydra.data.tokenizer import tokenizer_vocab_size
 from primus_hydra.errors import HostError, PrimusError, Problem, UserError
 from primus_hydra.hooks.entry import read_hooks
 from primus_hydra.host.detect import Detection, detect_platform
@@ -24,6 +25,8 @@ from primus_hydra.launch.host_check import host_problems
 from primus_hydra.launch.outer import outer_launch
 from primus_hydra.launch.plan import BackendFacts
 from primus_hydra.patching import REGISTRY, Selection, load_patches
+from primus_hydra.plan.legality import legality_problems
+from primus_hydra.plan.setting import setting_of
 from primus_hydra.runtime.contracts import BackendAdapter
 from primus_hydra.runtime.trackers import tracker_problems
 
@@ -69,6 +72,7 @@ def examine(job: JobConfig, environment: Mapping[str, str], *, on_this_host: boo
     adapter = load_target(job.backend._target_, BackendAdapter, key="backend._target_")(job)  # type: ignore[type-abstract]
     layout, users = layout_of(job)
     users = [*users, *adapter.problems(), *_data_problems(job), *_patch_problems(job, environment)]
+    users += _legality_problems(job, layout, {problem.key for problem in users})
     users += [*read_hooks(job.hooks, check_paths=job.launch.check_paths)[1], *_outer_problems(job, environment)]
     users += container_problems(job, here=on_this_host, submitted=not on_this_host or "SLURM_STEP_ID" in environment)
     here = _detection(job, environment) if on_this_host else None
@@ -87,6 +91,17 @@ def examine(job: JobConfig, environment: Mapping[str, str], *, on_this_host: boo
     )
 
 
+def _legality_problems(job: JobConfig, layout: Layout | None, known: Collection[str | None]) -> list[Problem]:
+    """Return broken rules about keys of which nobody has spoken yet; without a vocabulary the data's check speaks."""
+    try:
+        vocab = job.model.vocab_size or tokenizer_vocab_size(job)
+    except UserError:
+        return []
+    if layout is None:
+        return []
+    return [problem for problem in legality_problems(setting_of(job, layout, vocab)) if problem.key not in known]
+
+
 def check_ready(job: JobConfig, environment: Mapping[str, str], *, on_this_host: bool = True) -> Ready:
     """Check a job; raises UserError or HostError with everything that stands against it; arguments as for `examine`."""
     found = examine(job, environment, on_this_host=on_this_host)
@@ -99,12 +114,13 @@ def check_ready(job: JobConfig, environment: Mapping[str, str], *, on_this_host:
 
 def _data_problems(job: JobConfig) -> list[Problem]:
     """Return what is wrong with data and tokenizer; paths that exist only on the nodes are taken on trust."""
-    on_trust = (
-        set()
-        if job.launch.check_paths
-        else {key for key, path in (("data.path", job.data.path), ("tokenizer.path", job.tokenizer.path)) if path}
-    )
+    on_trust = set() if job.launch.check_paths else {key for key, path in _named_paths(job) if path}
     return [problem for problem in check_data(job) if problem.key not in on_trust]
+
+
+def _named_paths(job: JobConfig) -> tuple[tuple[str, object], ...]:
+    data = (("data.path", job.data.path), ("data.validation_path", job.data.validation_path))
+    return (*data, ("tokenizer.path", job.tokenizer.path))
 
 
 def _patch_problems(job: JobConfig, environment: Mapping[str, str]) -> list[Problem]:

@@ -58,7 +58,7 @@ _MAY_CHANGE = "start a new run with run.fresh=true or another run.name, or go on
 def run_paths(composed: Composed) -> RunPaths:
     """Return the paths of the job's run; nothing is created. `run.fresh` takes the first name that is free."""
     job = composed.job
-    name = folder_name(job.run.name or default_name(composed.tree))
+    name = folder_name(job.run.name or composed.sweep or default_name(composed.tree))
     base = Path(job.run.dir).expanduser().absolute()
     root = base / name / point_name(composed.swept) if composed.swept else base / name
     return RunPaths(_first_free(root) if job.run.fresh else root)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar, TypedDict
+from typing import TYPE_CHECKING, ClassVar, Literal, TypedDict
 
 from primus_hydra.config.build import dump_job
 from primus_hydra.config.composed import Composed
@@ -42,7 +42,7 @@ from primus_hydra.run.state import RunState, write_state
 from primus_hydra.run.storage import run_storage
 from primus_hydra.run.unsaved import read_unsaved
 from primus_hydra.tasks.attempt_hooks import AttemptHooks, check_hooks
-from primus_hydra.tasks.contract import Task
+from primus_hydra.tasks.contract import OpenSweep, Task
 from primus_hydra.tasks.disk_room import refuse_too_little_room
 from primus_hydra.tasks.ending import broken_launch, note_last_state, show_end, show_finished_before, status_of
 from primus_hydra.tasks.preparation import is_finished, plan_attempt
@@ -54,8 +54,11 @@ from primus_hydra.tasks.run_folder import (
     refuse_too_few_steps,
     run_paths,
 )
+from primus_hydra.tasks.sweep import TrainSweep
 from primus_hydra.ui.progress import ProgressView
-from primus_hydra.ui.screen import show
+
+if TYPE_CHECKING:
+    from primus_hydra.config.sweep import SkippedPoint
 
 _PAST_LOCK_S = 180.0
 """How long a network file system may keep the lock of a machine that died (NFS: 90 s)."""
@@ -77,6 +80,7 @@ class Train(Task):
 
     name: ClassVar[str] = "train"
     needs_host: ClassVar[bool] = True
+    slurm: ClassVar[Literal["submits", "ignores"] | None] = "submits"
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
@@ -106,24 +110,26 @@ class Train(Task):
                     return self._attempt(_Attempt(composed, ready, paths, view), data)
 
     def run_points(self, points: Sequence[Composed]) -> int:
-        """Train one point after the other; a stop that is asked for ends the sweep, whatever the point made of it."""
-        if points and points[0].launcher == "submitit":
-            from primus_hydra.tasks.submit import submit_points
+        """Train the points of a sweep."""
+        return self.run_sweep(points, ())
 
-            return submit_points(points)
-        codes: list[int] = []
-        for number, point in enumerate(points, start=1):
-            codes.append(self.run(point))
-            if self._stop_code is not None:
-                if number < len(points):
-                    left = f"{len(points) - number} of {len(points)} points were not started"
-                    show(f"the sweep was stopped: {left}\n", sys.stdout)
-                return max(*codes, self._stop_code)
-        return max(codes, default=int(ExitCode.DONE))
+    def run_sweep(self, points: Sequence[Composed], skipped: Sequence[SkippedPoint]) -> int:
+        """Train every point, and say at the end what came of each; a job without a swept key is an ordinary run."""
+        if len(points) == 1 and not points[0].swept:
+            return self.run(points[0])
+        return TrainSweep(self._run_point).run_all(points, skipped)
+
+    def open_sweep(self) -> OpenSweep:
+        """Begin a sweep whose points a sweeper chooses."""
+        return TrainSweep(self._run_point)
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._stop_code: int | None = None
+
+    def _run_point(self, composed: Composed) -> tuple[int, int | None]:
+        self._stop_code = None
+        return self.run(composed), self._stop_code
 
     def _attempt(self, attempt: _Attempt, data: PreparedData) -> int:
         code = attempt.run(data)
@@ -218,7 +224,7 @@ class _Attempt:
             plan,
             watching,
             published=publication.spec if publication else None,
-            elsewhere=host.news if host else None,
+            elsewhere=host,
         )
         watching.tell_unsaved()
         return host.gather(result) if host else result

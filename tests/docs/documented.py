@@ -19,6 +19,8 @@ BENCHMARK = re.compile(r"python benchmarks/\w+\.py\b.*")
 """Commands of the benchmarks, which take minutes: a test of their own looks at their options, and runs short ones."""
 ELIDED = "..."
 _BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+"""A file that a page shows whole: its name stands in the first line."""
 _PROGRAMS = ("primus_hydra", "primus-hydra")
 
 
@@ -59,6 +61,19 @@ def documented() -> list[Documented]:
                 lines = [line for line in body.splitlines() if line.strip() and not _is_elsewhere(line)]
                 found += [Documented(page.relative_to(ROOT).as_posix(), line) for line in lines]
     return found
+
+
+def make_files(case: Documented) -> set[Path]:
+    """Make, in the current folder, the files that the page of a migration shows; return them."""
+    if "task=migrate" not in case.arguments:
+        return set()
+    made = set()
+    for name, text in _FILE.findall((ROOT / case.page).read_text(encoding="utf-8")):
+        file = Path.cwd() / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        made.add(file)
+    return made
 
 
 def drills() -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -12,15 +13,21 @@ import pytest
 
 from primus_hydra.app import parse_flags, run_command
 from primus_hydra.config.compose import Request, compose
+from primus_hydra.config.loader import new_loader
+from primus_hydra.config.points import BASIC, Points
 from primus_hydra.config.reference import reference_pages, write_pages
-from primus_hydra.config.sweep import expand_sweep
+from primus_hydra.config.sweep import expand_sweep, job_words
 from primus_hydra.launch.plan import LaunchPlan
+from primus_hydra.run.paths import SweepPaths
+from primus_hydra.run.sweep import PointRow, Sweep, write_sweep
 from primus_hydra.tasks.preparation import plan_attempt, standing_of
 from primus_hydra.tasks.readiness import check_ready
-from tests.docs.documented import PAGES, ROOT, Documented, documented, holds, same_everywhere
+from primus_hydra.tasks.sampled import sweeper_config
+from tests.docs.documented import PAGES, ROOT, Documented, documented, holds, make_files, same_everywhere
+from tests.docs.documented_data import make_data, written
 from tests.unit.tasks.made_runs import make_checkpoint, make_run
 
-COMMANDS = documented()
+COMMANDS = [case for case in documented() if "task=convert" not in case.arguments]
 
 
 def planned(overrides: list[str]) -> LaunchPlan:
@@ -31,13 +38,23 @@ def planned(overrides: list[str]) -> LaunchPlan:
     return plan_attempt(composed, ready, paths, attempt=1, data=None, resume_from=None)
 
 
+def points_of(flags: argparse.Namespace) -> list[list[str]]:
+    """Return the points of a command; where a sweeper chooses them, one for each end of an interval."""
+    if not flags.multirun:
+        return [flags.overrides]
+    request = Request(overrides=flags.overrides, multirun=True)
+    if Points(request).sweeper() != BASIC:
+        assert sweeper_config(new_loader(), request, ROOT)
+    listed = [re.sub(r"=(?:tag\(log,)?interval\(([^()]*)\)\)?$", r"=\1", word) for word in job_words(flags.overrides)]
+    return [list(point.overrides) for point in expand_sweep(listed)]
+
+
 @pytest.mark.parametrize("case", [case for case in COMMANDS if case.trains], ids=str)
 def test_a_documented_command_that_trains_can_be_planned(case: Documented, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     flags = parse_flags(case.arguments)
-    points = [list(point.overrides) for point in expand_sweep(flags.overrides)] if flags.multirun else [flags.overrides]
 
-    for overrides in points:
+    for overrides in points_of(flags):
         # The weights come from a run of the command before it on the page.
         trusting = ["launch.check_paths=false"] if any("init_from=hf:runs/" in word for word in overrides) else []
         assert planned([*overrides, *trusting]).argv[-1].endswith("spec.json")
@@ -50,7 +67,8 @@ def test_a_documented_command_that_does_not_train_does_what_it_says(
     monkeypatch.chdir(tmp_path)
     for name in ("OMP_NUM_THREADS", "PYTHONUNBUFFERED", "PRIMUS_CONF", "PRIMUS_PATCHES"):
         monkeypatch.delenv(name, raising=False)
-    made = _make_runs(case.arguments)
+    made = _make_runs(case.arguments) | make_files(case) | make_data(case.arguments)
+    capsys.readouterr()
     code, output = _run(case.arguments, capsys)
 
     # task=deps says with its exit code that something is missing on this machine, which is no fault of the page.
@@ -58,8 +76,14 @@ def test_a_documented_command_that_does_not_train_does_what_it_says(
     assert output.strip()
     # A run that is resumed, and finished, gets its picture drawn anew.
     drawn = {path for path in tmp_path.glob("runs/*/plots/*") if "task.action=resume" in case.arguments}
-    assert {path for path in tmp_path.rglob("*") if path.is_file()} - drawn == made
-    assert len([*tmp_path.iterdir()]) == bool(made)
+    # What was measured lies in a folder of its own.
+    measured = [path for name in ("preflight", "benchmark") if (path := tmp_path / name).exists()]
+    assert bool(measured) == bool({"task=preflight", "task=benchmark"} & set(case.arguments))
+    drawn |= {path for folder in measured for path in folder.rglob("*")}
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} - drawn == made | written(case.arguments)
+    assert {"task=migrate", "task=data"} & set(case.arguments) or len([*tmp_path.iterdir()]) == bool(made) + len(
+        measured
+    )
     if case.output is not None:
         assert holds(same_everywhere(output, tmp_path), same_everywhere(case.output, tmp_path)) is None
 
@@ -77,6 +101,10 @@ def _make_runs(arguments: list[str]) -> set[Path]:
         for step in (10, 20):
             make_checkpoint(mine, step)
         make_run(base, "other", overrides={"optimizer.lr": 0.002, "launch.max_restarts": 3})
+    if "task.run=rates" in arguments:
+        good = make_run(base / "rates", "6fef6cea")
+        row = PointRow(point="6fef6cea", overrides=("optimizer.lr=0.001",), run=str(good.root), state="submitted")
+        write_sweep(SweepPaths(base / "rates"), lambda before: Sweep(metric="loss", rows=(row,)))
     return {path for path in base.rglob("*") if path.is_file()}
 
 

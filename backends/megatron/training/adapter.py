@@ -18,6 +18,7 @@ from primus_hydra.backends.megatron.training.native_keys import check_arguments
 from primus_hydra.backends.megatron.training.versions import find_training, require_one_place
 from primus_hydra.backends.megatron.versions import Found
 from primus_hydra.errors import Problem
+from primus_hydra.native.vocabulary import Vocabulary
 from primus_hydra.runtime.contracts import RankContext
 from primus_hydra.runtime.found_adapter import FoundAdapter
 
@@ -29,6 +30,14 @@ class MegatronTrainingAdapter(FoundAdapter):
 
     name = "megatron_training"
     stages: ClassVar = {"pretrain": ("primus_hydra.backends.megatron.training.trainer", "UpstreamTrainer")}
+
+    @classmethod
+    def vocabulary(cls) -> Vocabulary:
+        """Return the keys of people's own files, read only when somebody comes with one."""
+        known: Vocabulary = importlib.import_module(
+            "primus_hydra.backends.megatron.argument_keys"
+        ).training_vocabulary()
+        return known
 
     def prepare_backend(self) -> None:
         """Import `megatron.training` with the translation; raises HostError if core and training are of two places."""

@@ -112,7 +112,7 @@ def _defaults(job: JobConfig) -> dict[str, Any]:
         "dist_ckpt_optim_fully_reshardable": True,
         # Where an argument begins with another value than the field that it fills.
         "attention_softmax_in_fp32": True,
-        "yarn_correction_range_round_to_int": True,
+        "yarn_correction_range_round_to_int": job.model.rope_scaling.truncate,
         # Upstream refuses several chunks on two pipeline ranks otherwise.
         **({"overlap_p2p_comm": True} if job.parallel.vpp > 1 else {}),
     }

@@ -23,7 +23,7 @@ from primus_hydra.native.owned import without_owned
 from primus_hydra.native.targets import Targets
 
 NAME = "megatron.training"
-_TARGETS = Targets(backend=NAME)
+TARGETS = Targets(backend=NAME)
 # Upstream's third kind is for inference.
 _LAYERS: Arguments = {"transformer_impl": {"type": "choice", "choices": ["local", "transformer_engine"]}}
 
@@ -40,7 +40,7 @@ def problems_of(config: Mapping[str, Any], arguments: Arguments) -> list[Problem
     """Return everything that is wrong with native keys, judged by described arguments."""
     owned = owned_arguments(arguments)
     free, problems = without_owned(config, owned)
-    refused = {name: reason for name in free if (reason := _reason(name, arguments)) is not None}
+    refused = {name: reason for name in free if (reason := reason_against(name, arguments)) is not None}
     problems += [Problem(key=f"{PREFIX}.{name}", what=f"cannot be set: {reason}") for name, reason in refused.items()]
     allowed = {name: value for name, value in free.items() if name not in refused}
     wrong = _types_of(allowed, arguments, owned)
@@ -56,13 +56,14 @@ def load_arguments(release: str) -> Arguments:
 
 
 def _types_of(config: Mapping[str, Any], arguments: Arguments, owned: Mapping[str, str]) -> list[Problem]:
-    settable = {name: node for name, node in arguments.items() if _reason(name, arguments) is None} | _LAYERS
-    catalog = FileCatalog({NAME: {"is_a": [NAME], "fields": settable}}, _TARGETS)
+    settable = {name: node for name, node in arguments.items() if reason_against(name, arguments) is None} | _LAYERS
+    catalog = FileCatalog({NAME: {"is_a": [NAME], "fields": settable}}, TARGETS)
     problems = Checker(backend=NAME, catalog=catalog, placed={"": NAME}, owners=owned).check(config)
     named = [Problem(key=f"{PREFIX}.{TARGET}", what="arguments have no class to choose")] if TARGET in config else []
     return problems + named
 
 
-def _reason(name: str, arguments: Arguments) -> str | None:
+def reason_against(name: str, arguments: Arguments) -> str | None:
+    """Return why an argument cannot be set, None if nothing but an owner stands against it."""
     node = arguments.get(name)
     return REFUSED.get(name) or (REFUSED_GROUPS.get(node["group"]) if node else None)

@@ -110,7 +110,7 @@ _OWN: Final[dict[str, str]] = {
     "async_save": "checkpoint.async_mode",
     "data_path": "data.path",
     "train_data_path": "data.path",
-    "valid_data_path": "data.path",
+    "valid_data_path": "data.validation_path",
     "test_data_path": "data.path",
     "data_args_path": "data.path",
     "per_split_data_args_path": "data.path",

@@ -222,7 +222,7 @@ def test_preparing_data_imports_no_torch(tmp_path, prose):
 @pytest.mark.parametrize(
     ("group", "schema", "names"),
     [
-        ("data", DataConfig, ["hf", "megatron", "mock", "python_stdlib", "text"]),
+        ("data", DataConfig, ["hf", "megatron", "mock", "python_stdlib", "stream", "text"]),
         ("tokenizer", TokenizerConfig, ["bpe", "hf"]),
     ],
 )

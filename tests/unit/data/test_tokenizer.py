@@ -6,14 +6,17 @@ import pytest
 from primus_hydra.config.schema import TokenizerConfig
 from primus_hydra.data.bpe import BOS, EOS, train_bpe, training_texts
 from primus_hydra.data.corpus import Corpus, SourceSize
-from primus_hydra.data.source import Source
+from primus_hydra.data.source import WHOLE, Source
 from primus_hydra.data.tokenizer import check_tokenizer, load_tokenizer, tokenizer_vocab_size
 from primus_hydra.errors import UserError
 from tests.support import make_job
 
 
 def corpus_of(*sources: list[str]) -> tuple[Corpus, list[SourceSize]]:
-    made = [Source(name=str(i), read=lambda log, texts=texts: iter(texts)) for i, texts in enumerate(sources)]
+    made = [
+        Source(name=str(number), read=lambda log, *, window=WHOLE, texts=texts: iter(texts))
+        for number, texts in enumerate(sources)
+    ]
     sizes = [SourceSize(documents=len(texts), text_bytes=sum(map(len, texts))) for texts in sources]
     return Corpus(sources=tuple(made), files=(), settings=()), sizes
 

@@ -39,7 +39,17 @@ def test_a_machine_without_gpus_is_a_cpu(tmp_path):
 
 @pytest.mark.parametrize(
     ("model", "platform"),
-    [("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA H200", "h200"), ("NVIDIA B200", "b200")],
+    [
+        ("NVIDIA A100-SXM4-40GB", "a100_40gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100_80gb"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100_pcie"),
+        ("NVIDIA H100 NVL", "h100_nvl"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA B200", "b200"),
+        ("NVIDIA GB200", "gb200"),
+        ("NVIDIA L40S", "l40s"),
+    ],
 )
 def test_nvidia_gpus_are_named_by_the_driver_without_a_tool(tmp_path, model, platform):
     tools = Tools()
@@ -48,7 +58,7 @@ def test_nvidia_gpus_are_named_by_the_driver_without_a_tool(tmp_path, model, pla
     assert detection.seen == f"8 x {model}"
 
 
-@pytest.mark.parametrize("model", ["NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA GB200"])
+@pytest.mark.parametrize("model", ["NVIDIA A100 80GB PCIe", "NVIDIA H200 NVL", "NVIDIA GB300", "NVIDIA L40"])
 def test_another_board_of_the_same_chip_is_not_taken_for_it(tmp_path, model):
     detection = found(nvidia_node(tmp_path, [model]))
     assert detection.platform is None
@@ -81,10 +91,14 @@ def test_a_container_without_its_gpus_is_a_cpu_and_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("device_id", "version", "platform"),
     [
+        (0x7408, 90010, "mi250x"),
+        (0x74A0, 90402, "mi300a"),
         (0x74A1, 90402, "mi300x"),
         (0x74B5, 90402, "mi300x"),
         (0x74A5, 90402, "mi325x"),
         (0x74B9, 90402, "mi325x"),
+        (0x75A0, 90500, "mi350x"),
+        (0x75B0, 90500, "mi350x"),
         (0x75A3, 90500, "mi355x"),
         (0x75B3, 90500, "mi355x"),
     ],
@@ -116,11 +130,11 @@ def test_a_new_pci_id_is_named_by_the_tools(tmp_path, answer):
 
 
 def test_an_accelerator_that_no_file_knows_is_said_with_all_its_names(tmp_path):
-    tools = Tools({AMD_SMI: amd_smi_7(["AMD Instinct MI250X"])})
-    detection = found(amd_node(tmp_path, [(0x7408, 90010)]), tools)
+    tools = Tools({AMD_SMI: amd_smi_7(["AMD Instinct MI210"])})
+    detection = found(amd_node(tmp_path, [(0x740F, 90010)]), tools)
     assert detection.platform is None
-    assert detection.seen == "1 x AMD Instinct MI250X (1002:7408, gfx90a)"
-    for words in ("AMD Instinct MI250X", "--config-dir", "platform=cpu"):
+    assert detection.seen == "1 x AMD Instinct MI210 (1002:740f, gfx90a)"
+    for words in ("AMD Instinct MI210", "--config-dir", "platform=cpu"):
         assert words in str(detection.problem)
 
 
@@ -182,7 +196,7 @@ def test_an_accelerator_without_its_compute_driver_is_noted_and_a_graphics_card_
 
 
 def test_every_gpu_choice_has_names_and_no_name_fits_two_choices():
-    assert set(OURS) == {"auto", "cpu", "mi300x", "mi325x", "mi355x", "h100", "h200", "b200"}
+    assert {"auto", "cpu"} < set(OURS)
     for choice, names in OURS.items():
         assert bool(names) == (choice not in ("auto", "cpu"))
         for name in names:

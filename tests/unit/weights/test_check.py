@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 from primus_hydra.errors import UserError
 from primus_hydra.weights.check import export_problems, hf_problems, open_hf
 from tests.support import make_job
+from tests.unit.weights.families import MLA
 from tests.unit.weights.model_folder import VOCAB, change_config, job_from, write_folder
 
 
@@ -120,6 +121,18 @@ def test_what_older_folders_hold_besides_is_passed_over(tmp_path: Path) -> None:
     assert answers(tied, model__tie_word_embeddings=True) == []
 
 
+def test_the_layer_that_guesses_a_second_token_is_passed_over_in_deepseek_v3_alone(tmp_path: Path) -> None:
+    v3 = {f"model__{name}": value for name, value in MLA.items()}
+    folder = write_folder(tmp_path / "v3", job_from(tmp_path, **v3))
+    change_tensors(folder, {"model.layers.2.eh_proj.weight": np.zeros(1, np.float32)})
+    assert answers(folder, **v3) == []
+
+    change_tensors(folder, {"model.layers.3.eh_proj.weight": np.zeros(1, np.float32)})
+    assert answers(folder, **v3) == [
+        "the folder holds 1 tensor that the model does not have: model.layers.3.eh_proj.weight"
+    ]
+
+
 def test_a_folder_that_is_not_here_is_refused_unless_paths_are_taken_on_trust(tmp_path: Path) -> None:
     away = tmp_path / "away"
 
@@ -135,7 +148,7 @@ def test_a_rank_looks_also_where_the_command_did_not(tmp_path: Path, folder: Pat
         open_hf(folder, job_from(folder, model__hidden_size=128), VOCAB)
 
 
-@pytest.mark.parametrize("change", [{"model.architecture": "deepseek_v3"}, {"model.attention_bias": True}])
+@pytest.mark.parametrize("change", [{"model.architecture": "gpt_oss"}, {"model.attention_bias": True}])
 def test_a_model_without_a_known_form_is_neither_read_nor_exported(tmp_path: Path, change: dict[str, Any]) -> None:
     job = make_job({"init_from": f"hf:{tmp_path}", "checkpoint.export_hf": True, **change})
 

@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from primus_hydra.weights.export import finish_export, partial_folder, plan_export, plan_files, start_export
-from primus_hydra.weights.tensors import expected_tensors
+from primus_hydra.weights.folder import read_folder
+from primus_hydra.weights.hf_config import differences
+from primus_hydra.weights.tensors import expected_tensors, stays_float32
 from tests.support import make_job
+from tests.unit.weights.families import FAMILIES, dotted
 
 
 def test_tensors_fill_files_in_order_up_to_the_limit() -> None:
@@ -38,17 +39,43 @@ def test_a_large_model_is_spread_over_files_of_five_gigabytes() -> None:
     assert len(plan.files) == 4
 
 
-@pytest.mark.parametrize("changes", [{}, {"architecture": "qwen3", "head_dim": 32}, {"tie_word_embeddings": True}])
-def test_the_expected_tensors_are_those_of_transformers(changes: dict[str, Any], tmp_path: Path) -> None:
-    model = make_job({f"model.{name}": value for name, value in changes.items()}).model
-    plan = plan_export(model, 96, "float32")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_expected_tensors_are_those_that_transformers_saves(family: str, tmp_path: Path) -> None:
+    model = make_job(dotted(family)).model
+    plan = plan_export(model, 96, "bfloat16")
     start_export(tmp_path / "export")
-    finish_export(tmp_path / "export", plan, model=model, vocab_size=96, dtype="float32", tokenizer_dir=None)
+    finish_export(tmp_path / "export", plan, model=model, vocab_size=96, dtype="bfloat16", tokenizer_dir=None)
 
-    with torch.device("meta"):
-        built = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(tmp_path / "export"))
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(tmp_path / "export")).save_pretrained(tmp_path / "own")
 
-    assert {name: tuple(value.shape) for name, value in built.named_parameters()} == expected_tensors(model, 96)
+    saved = read_folder(tmp_path / "own")
+    assert {name: info.shape for name, info in saved.tensors.items()} == expected_tensors(model, 96)
+    assert differences(saved.config, model, 96) == []
+    assert [name for name in saved.tensors if stays_float32(name)] == [
+        name for name in saved.tensors if name.endswith("correction_bias")
+    ]
+
+
+def write_tokenizer(folder: Path) -> None:
+    """Write a tokenizer of three words."""
+    folder.mkdir()
+    vocabulary = {"<s>": 0, "</s>": 1, "a": 2}
+    tokens = {"version": "1.0", "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "a"}}
+    (folder / "tokenizer.json").write_text(json.dumps(tokens))
+    (folder / "tokenizer_config.json").write_text('{"bos_token": "<s>", "eos_token": "</s>"}')
+
+
+def test_how_a_model_generates_comes_with_the_tokenizer_where_it_is_said(tmp_path: Path) -> None:
+    tokenizer = tmp_path / "tokenizer"
+    write_tokenizer(tokenizer)
+    said = {"eos_token_id": [1, 2], "temperature": 0.6}
+    (tokenizer / "generation_config.json").write_text(json.dumps(said))
+    plan = plan_files({"a": (10,)}, "float32")
+    start_export(tmp_path / "export")
+    model = make_job().model
+    finish_export(tmp_path / "export", plan, model=model, vocab_size=96, dtype="float32", tokenizer_dir=str(tokenizer))
+
+    assert json.loads((tmp_path / "export" / "generation_config.json").read_text()) == said
 
 
 def test_the_folder_gets_its_name_when_it_is_whole_and_replaces_an_older_one(tmp_path: Path) -> None:
@@ -56,13 +83,7 @@ def test_the_folder_gets_its_name_when_it_is_whole_and_replaces_an_older_one(tmp
     folder.mkdir()
     (folder / "old").touch()
     tokenizer = tmp_path / "tokenizer"
-    tokenizer.mkdir()
-    tokens = {
-        "version": "1.0",
-        "model": {"type": "WordLevel", "vocab": {"<s>": 0, "</s>": 1, "a": 2}, "unk_token": "a"},
-    }
-    (tokenizer / "tokenizer.json").write_text(json.dumps(tokens))
-    (tokenizer / "tokenizer_config.json").write_text('{"bos_token": "<s>", "eos_token": "</s>"}')
+    write_tokenizer(tokenizer)
     (tokenizer / "model.safetensors").touch()
     plan = plan_files({"a": (10,), "b": (10,)}, "float32", largest=40)
 

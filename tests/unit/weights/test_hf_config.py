@@ -12,6 +12,7 @@ from transformers import AutoConfig
 from primus_hydra.config.schema.model import ModelConfig
 from primus_hydra.weights.hf_config import differences, hf_config
 from tests.support import make_job
+from tests.unit.weights.families import dotted
 
 ROPES: dict[str, dict[str, Any]] = {
     "none": {},
@@ -78,3 +79,21 @@ def test_each_number_of_the_position_scaling_counts(rope: str, change: dict[str,
     here = model(rope_scaling=ROPES[rope] | change)
 
     assert [item.field for item in differences(written(model(rope_scaling=ROPES[rope])), here, 96)] == [field]
+
+
+@pytest.mark.parametrize("name", ["num_experts", "num_local_experts"])
+def test_the_experts_of_qwen3_moe_are_read_under_either_name(name: str) -> None:
+    subject = make_job(dotted("qwen3_moe")).model
+    config = hf_config(subject, vocab_size=96, bos_id=None, eos_id=None, dtype="float32")
+    config[name] = config.pop("num_experts")
+
+    assert differences(config, subject, 96) == []
+    assert [item.field for item in differences({**config, name: 8}, subject, 96)] == ["num_experts"]
+
+
+def test_deepseek_v3_without_groups_says_that_all_experts_are_one_group() -> None:
+    subject = make_job({**dotted("deepseek_v3"), "model.n_group": None, "model.topk_group": None}).model
+    config = hf_config(subject, vocab_size=96, bos_id=None, eos_id=None, dtype="float32")
+
+    assert (config["n_group"], config["topk_group"]) == (1, 1)
+    assert differences(config, subject, 96) == []

@@ -12,6 +12,7 @@ from primus_hydra.backends.megatron.hf_pieces import Part, pieces_of
 from primus_hydra.config.schema.model import ModelConfig
 from primus_hydra.weights.tensors import Shape, expected_tensors
 from tests.support import make_job
+from tests.unit.weights.families import FAMILIES
 
 VOCAB = 96
 QKV = "decoder.layers.1.self_attention.linear_qkv.weight"
@@ -108,3 +109,43 @@ def test_a_tied_output_is_the_embedding() -> None:
 )
 def test_a_parameter_without_a_counterpart_has_no_pieces(name: str) -> None:
     assert pieces_of(name, model(), expected_tensors(model(), VOCAB), Part(rank=0, size=1)) == ()
+
+
+@pytest.mark.parametrize("name", ["local_experts.3.linear_fc1.weight", "linear_fc1.weight3"])
+def test_an_expert_is_found_by_its_number_in_either_way_of_keeping_experts(name: str) -> None:
+    subject = model(**FAMILIES["mixtral"])
+    source = tensors(expected_tensors(subject, VOCAB))
+    prefix = "model.layers.1.block_sparse_moe.experts.3."
+    gate, up = (np.split(source[f"{prefix}{matrix}.weight"], 2)[1] for matrix in ("w1", "w3"))
+
+    own = parameter(f"decoder.layers.1.mlp.experts.{name}", subject, Part(rank=1, size=2))
+
+    assert np.array_equal(own, np.concatenate([gate, up]))
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("q_layernorm.weight", "q_a_layernorm.weight"),
+        ("linear_q_up_proj.layer_norm_weight", "q_a_layernorm.weight"),
+        ("kv_layernorm.weight", "kv_a_layernorm.weight"),
+        ("linear_kv_up_proj.layer_norm_weight", "kv_a_layernorm.weight"),
+    ],
+)
+def test_the_norms_of_both_latents_are_found_wherever_they_are_kept(name: str, tensor: str) -> None:
+    subject = model(**FAMILIES["deepseek_v3"])
+    source = tensors(expected_tensors(subject, VOCAB))
+
+    own = parameter(f"decoder.layers.0.self_attention.{name}", subject, Part(rank=1, size=2))
+
+    assert np.array_equal(own, source[f"model.layers.0.self_attn.{tensor}"])
+
+
+def test_every_rank_has_the_whole_router_and_its_bias() -> None:
+    subject = model(**FAMILIES["deepseek_v3"])
+    source = tensors(expected_tensors(subject, VOCAB))
+    names = {"weight": "weight", "expert_bias": "e_score_correction_bias"}
+
+    for ours, theirs in names.items():
+        own = parameter(f"decoder.layers.1.mlp.router.{ours}", subject, Part(rank=1, size=2))
+        assert np.array_equal(own, source[f"model.layers.1.mlp.gate.{theirs}"])

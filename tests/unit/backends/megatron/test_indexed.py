@@ -140,6 +140,21 @@ def test_validation_of_a_blend_repeats_no_set(books: Path, code: Path) -> None:
     assert len(rows) - len(set(rows)) <= 1
 
 
+def test_validation_of_its_own_data_sets_reads_all_of_them_and_training_keeps_every_document(
+    books: Path, code: Path
+) -> None:
+    overrides = {"training.steps": 20, "data.order": "sequential", "data.validation_path": str(code)}
+    job = indexed_job(books, overrides=overrides)
+    train, held = open_split(job), open_split(job, "validation")
+
+    read = [held.batch([position]).tokens[0].tolist() for position in range(len(held))]
+    assert read == windows(stream(code, range(40)), len(read))
+    assert len(read) == (len(stream(code, range(40))) - 1) // LENGTH
+    epoch = len(stream(books, range(60))) // LENGTH
+    first = [train.batch([position]).tokens[0].tolist() for position in range(epoch)]
+    assert first == windows(stream(books, range(60)), epoch)
+
+
 def test_with_a_document_mask_borders_are_end_tokens_and_no_label_crosses_them(books: Path, tokenizer: Path) -> None:
     batch = open_split(indexed_job(books, tokenizer)).batch(range(12))
     ends = batch.tokens == END

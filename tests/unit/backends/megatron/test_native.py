@@ -44,10 +44,13 @@ NOT_FOR_THE_BACKEND = {
     "platform.link_bandwidth_gb_s": "is the plan's",
     "platform.nic_bandwidth_gb_s": "is the plan's",
     "platform.env": "is exported by the launcher",
+    "platform.limits.": "is the preflight's",
     "platform.source": "documents a file",
+    "metrics.objective": "is what a sweep compares",
     "model.name": "names runs",
     "model.parameters": "is checked against the count when the job is composed",
     "model.source": "documents a file",
+    "model.path": "is read when the job is composed",
     "data.text_key": "is the data package's",
     "data.split": "is the data package's",
     "data.path": "is the data package's",
@@ -84,6 +87,12 @@ READ_BY_THE_TRAINER = {
 }
 """Keys that a part of the trainer reads from the job itself (or from the layout made of it)."""
 YARN = {"model.rope_scaling.rope_type": "yarn", "model.rope_scaling.original_max_position_embeddings": 64}
+MIXTURE = {
+    "model.architecture": "qwen3_moe",
+    "model.n_routed_experts": 8,
+    "model.num_experts_per_tok": 2,
+    "model.moe_intermediate_size": 32,
+}
 COMPANIONS: dict[str, dict[str, Any]] = {
     "model.num_key_value_heads": {"model.num_attention_heads": 8},
     "model.topk_group": {**LATENT, "model.num_experts_per_tok": 2, "model.n_group": 4, "model.topk_group": 2},
@@ -95,6 +104,8 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "model.rope_scaling.beta_slow": YARN,
     "model.rope_scaling.mscale": YARN,
     "model.rope_scaling.mscale_all_dim": YARN,
+    "model.rope_scaling.truncate": YARN,
+    "model.interleave_moe_layer_step": MIXTURE,
     "model.rope_scaling.low_freq_factor": {"model.rope_scaling.rope_type": "llama3"},
     "model.rope_scaling.high_freq_factor": {"model.rope_scaling.rope_type": "llama3"},
     "model.rope_scaling.rope_type": {"model.rope_scaling.original_max_position_embeddings": 8192},
@@ -121,7 +132,16 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "platform.arch": {**GPU, "parallel.tp": 2},
 }
 VALUES: dict[str, list[Any]] = {
-    "model.architecture": ["qwen3", "deepseek_v2", "deepseek_v3"],
+    "model.architecture": [
+        "qwen2",
+        "qwen3",
+        "qwen3_moe",
+        "mixtral",
+        "deepseek_v2",
+        "deepseek_v3",
+        "gpt_oss",
+        "llama4_text",
+    ],
     "model.head_dim": [32],
     "model.hidden_size": [128],
     "model.num_attention_heads": [8],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -11,14 +12,16 @@ from torchtitan.models.common import RMSNorm
 from torchtitan.models.llama3 import llama3_configs
 from torchtitan.models.qwen3 import qwen3_configs
 
+from primus_hydra.backends.torchtitan.models.limits import model_problems
 from primus_hydra.backends.torchtitan.models.spec import model_spec
 from primus_hydra.config.count import parameter_count
-from tests.unit.backends.torchtitan.titan_models import LATENT, SHIPPED, neutral, on_meta, shipped
+from primus_hydra.config.schema.parallel import ParallelConfig
+from tests.unit.backends.torchtitan.titan_models import LATENT, SHIPPED, neutral, on_meta, shallow, shipped
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_model_has_the_counted_parameters(name: str) -> None:
-    model = shipped(name)
+    model = shallow(name)
     vocab_size = model.vocab_size or 4096
     built = on_meta(model_spec(model, vocab_size=vocab_size, seq_length=128, global_batch_size=8))
     assert sum(p.numel() for p in built.parameters()) == parameter_count(model, vocab_size)
@@ -54,6 +57,37 @@ def test_llama3_1_8b_is_torchtitans_own_8b() -> None:
 def test_a_published_qwen3_is_torchtitans_own_flavour(name: str, flavour: str) -> None:
     ours = model_spec(shipped(name), vocab_size=151936, seq_length=40960).model
     assert plain(ours) == plain(qwen3_configs[flavour](attn_backend="flex"))
+
+
+@pytest.mark.parametrize(
+    ("name", "flavour", "theta"), [("qwen3_30b_a3b", "30B-A3B", 1e6), ("qwen3_235b_a22b", "235B-A22B", 5e6)]
+)
+def test_a_published_mixture_is_torchtitans_own_flavour_without_its_balancing_bias(
+    name: str, flavour: str, theta: float
+) -> None:
+    theirs = qwen3_configs[flavour](attn_backend="flex")
+    for layer in theirs.layers:
+        layer.moe.load_balance_coeff = None
+    model = dataclasses.replace(shipped(name), rope_theta=theta, max_position_embeddings=262144)
+    ours = model_spec(model, vocab_size=151936, seq_length=theirs.layers[0].attention.rope.max_seq_len).model
+    assert plain(ours) == plain(theirs)
+
+
+@pytest.mark.parametrize(("name", "flavour"), [("llama3_2_1b", "1B"), ("llama3_2_3b", "3B")])
+def test_a_published_llama_has_the_sizes_of_torchtitans_flavour(name: str, flavour: str) -> None:
+    ours = on_meta(model_spec(shipped(name), vocab_size=128256, seq_length=131072))
+    with torch.device("meta"):
+        theirs = llama3_configs[flavour](attn_backend="flex").build()
+    sizes = {key: value.shape for key, value in ours.named_parameters()}
+    assert sizes == {key: value.shape for key, value in theirs.named_parameters()}
+
+
+@pytest.mark.parametrize("name", ["gpt_oss_20b", "gpt_oss_120b", "llama4_17b_16e", "llama4_17b_128e"])
+def test_a_shipped_model_that_torchtitan_lacks_is_refused_with_the_reason_and_the_nearest(name: str) -> None:
+    problems = model_problems(shipped(name), ParallelConfig())
+    refused = next(problem for problem in problems if problem.key == "model.architecture")
+    assert "torchtitan" in refused.what
+    assert "mixtral" in (refused.hint or "")
 
 
 @pytest.mark.parametrize("model", [neutral(), neutral(architecture="qwen3"), neutral(LATENT, q_lora_rank=24)])

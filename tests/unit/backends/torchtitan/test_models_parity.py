@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torchtitan.models.common.moe import GroupedExperts
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from primus_hydra.backends.torchtitan.models.spec import model_spec
 from primus_hydra.config.schema.model import ModelConfig
+from primus_hydra.weights.hf_config import hf_config
 from tests.unit.backends.torchtitan.titan_models import BASE, LATENT, logits, neutral, on_cpu
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "original_max_position_embeddings": 16, "low_freq_factor": 1.0}
+ROUGH = {**YARN, "truncate": False}
+EXPERTS = {"n_routed_experts": 8, "num_experts_per_tok": 3}
+MOE3 = {"architecture": "qwen3_moe", "moe_intermediate_size": 32, "first_k_dense_replace": 1}
 V3 = {
     **LATENT,
     "architecture": "deepseek_v3",
@@ -28,16 +34,8 @@ V3 = {
 
 def hugging_face(model: ModelConfig) -> Any:
     """Return the transformers model of the same keys, with weights large enough for every term to count."""
-    skipped = {"name", "architecture", "rope_theta", "rope_scaling", "parameters", "source", "aux_loss_alpha"}
-    values = {key: value for key, value in model.__dict__.items() if key not in skipped and value is not None}
-    rope = {key: value for key, value in model.rope_scaling.__dict__.items() if value is not None}
-    rope = {"rope_type": "default", **rope, "rope_theta": model.rope_theta}
-    if model.architecture in ("llama", "qwen3"):
-        values["head_dim"] = model.head_width
-    if model.architecture == "deepseek_v2":
-        values["topk_method"] = "group_limited_greedy" if (model.n_group or 1) > 1 else "greedy"
-    values |= {"q_lora_rank": model.q_lora_rank, "num_key_value_heads": model.kv_heads}
-    config = AutoConfig.for_model(model.architecture, **values, rope_parameters=rope)
+    fields = hf_config(model, vocab_size=128, bos_id=None, eos_id=None, dtype="float32")
+    config = AutoConfig.for_model(fields.pop("model_type"), **fields)
     config._attn_implementation = "eager"
     built = AutoModelForCausalLM.from_config(config).float().eval()
     generator = torch.Generator().manual_seed(0)
@@ -51,21 +49,10 @@ def hugging_face(model: ModelConfig) -> Any:
     return built
 
 
-def published_weights(built: Any) -> dict[str, torch.Tensor]:
-    """Return the weights under their published names, in which each expert has matrices of its own."""
-    weights: dict[str, torch.Tensor] = {}
-    for name, value in built.state_dict().items():
-        if name.endswith("experts.gate_up_proj"):
-            for expert, both in enumerate(value):
-                gate, up = both.chunk(2)
-                prefix = name.removesuffix("gate_up_proj")
-                weights |= {f"{prefix}{expert}.gate_proj.weight": gate, f"{prefix}{expert}.up_proj.weight": up}
-        elif name.endswith("experts.down_proj"):
-            prefix = name.removesuffix("down_proj")
-            weights |= {f"{prefix}{expert}.down_proj.weight": down for expert, down in enumerate(value)}
-        else:
-            weights[name] = value
-    return weights
+def published_weights(built: Any, folder: Path) -> dict[str, torch.Tensor]:
+    """Return the weights as a folder has them: there each expert has matrices of its own."""
+    built.save_pretrained(folder)
+    return load_file(folder / "model.safetensors")
 
 
 def experts_in_full_precision(self: GroupedExperts, tokens: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
@@ -86,6 +73,11 @@ CASES: dict[str, dict[str, Any]] = {
     "llama_yarn": {**BASE, "rope_scaling": YARN},
     "qwen3": {**BASE, "architecture": "qwen3", "head_dim": 24, "rms_norm_eps": 0.05, "rope_theta": 1e4},
     "qwen3_tied_yarn": {**BASE, "architecture": "qwen3", "tie_word_embeddings": True, "rope_scaling": YARN},
+    "qwen2": {**BASE, "architecture": "qwen2", "rms_norm_eps": 0.05},
+    "qwen2_tied_yarn": {**BASE, "architecture": "qwen2", "tie_word_embeddings": True, "rope_scaling": ROUGH},
+    "mixtral": {**BASE, **EXPERTS, "architecture": "mixtral", "norm_topk_prob": True},
+    "qwen3_moe": {**BASE, **EXPERTS, **MOE3, "norm_topk_prob": True, "head_dim": 24},
+    "qwen3_moe_some_dense": {**BASE, **EXPERTS, **MOE3, "num_hidden_layers": 4, "interleave_moe_layer_step": 2},
     "deepseek_v2": {
         **LATENT,
         "rms_norm_eps": 1e-6,
@@ -105,14 +97,16 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_logits_equal_those_of_transformers(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_equal_those_of_transformers(case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(GroupedExperts, "forward", experts_in_full_precision)
     model = neutral(CASES[case])
     reference = hugging_face(model)
     spec = model_spec(model, vocab_size=128, seq_length=64)
     ours = on_cpu(spec).eval()
     adapter = spec.state_dict_adapter(spec.model, None)
-    ours.load_state_dict(adapter.from_hf(published_weights(reference)), strict=True)
+    weights = published_weights(reference, tmp_path)
+    ours.load_state_dict(adapter.from_hf(dict(weights)), strict=True)
+    assert adapter.to_hf(ours.state_dict()).keys() == weights.keys()
     tokens = torch.randint(128, (2, 64), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected, got = reference(tokens).logits, logits(ours, tokens)

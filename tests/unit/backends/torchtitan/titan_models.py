@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,10 @@ from primus_hydra.config.schema.model import ModelConfig
 from primus_hydra.patches.torchtitan.attention import CPU_ATTENTION
 
 CONF = Path(primus_hydra.conf.__file__).parent / "model"
-SHIPPED = (
-    "llama3_tiny",
-    "llama3_8b",
-    "llama3_70b",
-    "llama3_1_8b",
-    "qwen3_0_6b",
-    "qwen3_8b",
-    "deepseek_v2_lite",
-)
+EVERY_NAME = tuple(file.stem for file in sorted(CONF.glob("*.yaml")) if file.stem != "hf")
+"""Models of this project."""
+SHIPPED = tuple(name for name in EVERY_NAME if not name.startswith(("gpt_oss", "llama4")))
+"""Models of this project that torchtitan builds."""
 
 BASE: dict[str, Any] = {
     "name": "small",
@@ -60,9 +56,20 @@ def neutral(base: dict[str, Any] | None = None, **values: Any) -> ModelConfig:
     return model
 
 
+FEW_LAYERS = 4
+WHOLE = ("llama3_tiny", "llama3_8b", "qwen2_5_7b", "qwen3_0_6b", "deepseek_v2_lite")
+"""Models that are built in their whole depth; of the others, whose layers are alike, a few tell as much."""
+
+
 def shipped(name: str) -> ModelConfig:
     """Read one of the model files of this project."""
     return neutral(yaml.safe_load((CONF / f"{name}.yaml").read_text()))
+
+
+def shallow(name: str) -> ModelConfig:
+    """Read a model file, with few layers unless the model is small."""
+    model = shipped(name)
+    return model if name in WHOLE else dataclasses.replace(model, num_hidden_layers=FEW_LAYERS, parameters=None)
 
 
 def on_meta(spec: ModelSpec) -> Any:
