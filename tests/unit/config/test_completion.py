@@ -18,6 +18,9 @@ from primus_hydra.config.completion import FLAGS, SCRIPTS, complete
 from primus_hydra.config.options import file_keys, group_options, own_folders, task_rows
 from tests.conftest import CANNOT_BE_HAD
 
+TASKS = ["benchmark", "compare", "convert", "data", "deps", "help", "migrate"]
+TASKS += ["patches", "plan", "preflight", "runs", "train"]
+
 
 @pytest.mark.parametrize(
     ("words", "answer"),
@@ -128,7 +131,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("primus-hydra optim", ["optimizer."]),
         ("primus-hydra model=qwen3_8", ["qwen3_8b"]),  # readline keeps what stands before the =
         ("primus-hydra task=plan task.format=m", ["markdown"]),
-        ("primus-hydra task=", ["compare", "deps", "help", "patches", "plan", "runs", "train"]),
+        ("primus-hydra task=", TASKS),
     ],
 )
 def test_bash_gets_the_part_of_the_word_that_readline_replaces(line: str, answer: list[str], program: Path) -> None:

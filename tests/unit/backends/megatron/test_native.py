@@ -54,6 +54,7 @@ NOT_FOR_THE_BACKEND = {
     "data.text_key": "is the data package's",
     "data.split": "is the data package's",
     "data.path": "is the data package's",
+    "data.validation_path": "is the data package's",
     "checkpoint.leave_free_gib": "is the runtime's, which judges the disk for the checkpointer",
 }
 """Keys, or the beginnings of keys, that end before the backend begins."""

@@ -24,6 +24,7 @@ NOT_FOR_THE_BACKEND = (
     "task",
     "backend.",
     "launch.",
+    "metrics.objective",
     "network.",
     "determinism.",
     "hooks.",
